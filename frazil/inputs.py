@@ -1,0 +1,416 @@
+"""From what a caller passes to what a program needs: keys to ports, objects to buffers, and every check before a launch.
+
+Owns the rules of effective geometry: an override, else the bound buffer's own metadata, else the declaration. All checks
+happen here and before anything is written; nothing here runs an instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .buffers import Buffer, Device, device_name, host_view, read
+from .dtypes import data_type, itemsize, nbytes
+from .errors import GraphError
+from .program import Program
+from .spec import TensorSpec, span
+
+Override = tuple[tuple[int, ...], tuple[int, ...]]
+
+# A step bound for the exact overlap test: interleaved views (Q, K and V of one buffer) resolve far below it.
+_OVERLAP_WORK = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A bound port: its memory, and the extents and strides in force.
+
+    Attributes
+    ----------
+    elements
+        For a packed tensor, the elements that its buffer holds.
+    """
+
+    buffer: Buffer
+    dim: tuple[int, ...]
+    stride: tuple[int, ...]
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """Everything one call runs on: operands and host scalars by port, and the workspace."""
+
+    operands: dict[int, Operand]
+    scalars: dict[int, int | float]
+    workspace: Buffer | None
+
+
+class Ports:
+    """The ports of a program that a caller binds, and the keys that name them."""
+
+    def __init__(self, program: Program, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        self.program = program
+        self.outputs = frozenset(outputs)
+        self.required = tuple(dict.fromkeys((*inputs, *outputs)))
+        self._by_uid = {program.tensors[i].uid: i for i in self.required}
+        self._by_name: dict[str, int | None] = {}
+        for i in self.required:
+            name = program.tensors[i].name
+            self._by_name[name] = None if name in self._by_name else i
+        self._aligned = dict(program.aligned)
+
+    def resolve(self, pack: Any, uids: Sequence[int] | None) -> dict[int, Any]:
+        """Objects by port from a mapping keyed by tensor, uid or name, or from a list in the order of `uids`.
+
+        Keys that name no port are ignored, and so is the key None.
+
+        Raises
+        ------
+        GraphError
+            A name that several tensors have, one tensor bound twice, a missing operand, lists of unequal length.
+        """
+        found: dict[int, Any] = {}
+        unknown = []
+        for key, value in pairs(pack, uids):
+            port = self._port(key)
+            if port is None:
+                unknown.append(key)
+            elif port in found and found[port] is not value:
+                spec = self.program.tensors[port]
+                raise GraphError("bound twice in the variant pack", tensor=spec.name, uid=spec.uid)
+            else:
+                found[port] = value
+        for port in self.required:
+            if found.get(port) is None:
+                spec = self.program.tensors[port]
+                extra = f"; the pack's keys {unknown} name no operand" if unknown else ""
+                raise GraphError(
+                    f"the variant pack is missing a buffer for this {'output' if port in self.outputs else 'input'}{extra}",
+                    tensor=spec.name,
+                    uid=spec.uid,
+                )
+        return found
+
+    def bind(
+        self, found: Mapping[int, Any], workspace: Any, device: Device, overrides: Mapping[int, Override]
+    ) -> Bindings:
+        """Check every operand and the workspace against the program.
+
+        Parameters
+        ----------
+        found
+            Objects by port.
+        device
+            Where the program runs: "cpu" or an ordinal.
+        overrides
+            Extents and strides in force instead of the declared ones, by port.
+
+        Raises
+        ------
+        GraphError
+            Wrong element type, device, extents, size or alignment, an output that cannot be written or overlaps
+            another operand, or a workspace that is missing or too small; nothing has been written then.
+        """
+        operands: dict[int, Operand] = {}
+        scalars: dict[int, int | float] = {}
+        for port in self.required:
+            spec = self.program.tensors[port]
+            if spec.is_pass_by_value:
+                scalars[port] = _scalar(spec, found[port])
+            else:
+                operands[port] = self._operand(port, spec, found[port], device, overrides.get(port))
+        scratch = self._workspace(workspace, device)
+        self._check_overlap(operands, scratch)
+        return Bindings(operands, scalars, scratch)
+
+    def _port(self, key: Any) -> int | None:
+        if isinstance(key, str):
+            if key in self._by_name and self._by_name[key] is None:
+                uids = [
+                    self.program.tensors[i].uid for i in self.required if self.program.tensors[i].name == key
+                ]
+                raise GraphError(
+                    f"several tensors have the name '{key}'", got=uids, expected="keys by uid or tensor"
+                )
+            return self._by_name.get(key)
+        if hasattr(key, "get_uid"):
+            key = key.get_uid()
+        if isinstance(key, bool) or not hasattr(type(key), "__index__"):
+            raise TypeError(
+                f"key of a variant pack: a Tensor, uid or name is needed, got {type(key).__name__}"
+            )
+        return self._by_uid.get(int(key))
+
+    def _operand(
+        self, port: int, spec: TensorSpec, value: Any, device: Device, override: Override | None
+    ) -> Operand:
+        where: dict[str, Any] = {"tensor": spec.name, "uid": spec.uid}
+        try:
+            buffer = read(value)
+        except (TypeError, GraphError) as error:
+            raise GraphError(f"bound object ({error})", **where) from None
+        if buffer.data_type is not None and not _same_bits(buffer.data_type, spec.data_type):
+            raise GraphError(
+                "data type of the bound buffer", got=buffer.data_type, expected=spec.data_type, **where
+            )
+        if buffer.device is not None and buffer.device != device:
+            raise GraphError(
+                "device of the bound buffer",
+                got=device_name(buffer.device),
+                expected=device_name(device),
+                **where,
+            )
+        operand = _geometry(spec, buffer, override)
+        needed = spec.elements if override is None else operand.elements
+        if operand.elements and needed and buffer.address == 0:
+            raise GraphError("address of the bound buffer", got="null", expected="memory", **where)
+        alignment = self._aligned.get(port, itemsize(spec.data_type))
+        if buffer.address % alignment and operand.elements:
+            got = f"{buffer.address:#x}, which is {buffer.address % alignment} bytes past a multiple of {alignment}"
+            raise GraphError(
+                "alignment of the bound buffer", got=got, expected=f"a multiple of {alignment}", **where
+            )
+        if port in self.outputs:
+            if buffer.read_only:
+                raise GraphError("the bound output is read-only", **where)
+            if 0 not in operand.dim and any(
+                s == 0 < d - 1 for d, s in zip(operand.dim, operand.stride, strict=True)
+            ):
+                raise GraphError(
+                    "strides of the bound output", got=operand.stride, expected="no stride 0", **where
+                )
+        return operand
+
+    def _workspace(self, workspace: Any, device: Device) -> Buffer | None:
+        needed, alignment = self.program.workspace, self.program.alignment
+        if needed == 0:
+            return None
+        if workspace is None:
+            raise GraphError("workspace is missing", expected=f"{needed} bytes (get_workspace_size())")
+        try:
+            buffer = read(workspace)
+        except TypeError as error:
+            raise GraphError(f"workspace ({error})") from None
+        if buffer.device is not None and buffer.device != device:
+            raise GraphError(
+                "device of the workspace", got=device_name(buffer.device), expected=device_name(device)
+            )
+        if buffer.dim is not None:
+            if not buffer.is_contiguous:
+                raise GraphError("strides of the workspace", got=buffer.stride, expected="contiguous memory")
+            capacity = nbytes(buffer.data_type or data_type.UINT8, int(np.prod(buffer.dim, dtype=np.int64)))
+            if capacity < needed:
+                raise GraphError(
+                    "size of the workspace", got=f"{capacity} bytes", expected=f"at least {needed} bytes"
+                )
+        if buffer.read_only:
+            raise GraphError("the workspace is read-only")
+        if buffer.address == 0 or buffer.address % alignment:
+            expected = f"a multiple of {alignment} (empty_workspace() gives one)"
+            raise GraphError("alignment of the workspace", got=f"{buffer.address:#x}", expected=expected)
+        return buffer
+
+    def _check_overlap(self, operands: Mapping[int, Operand], workspace: Buffer | None) -> None:
+        regions = {p: _region(o, self.program.tensors[p]) for p, o in operands.items()}
+        for output in sorted(self.outputs & regions.keys()):
+            low, high = regions[output]
+            spec = self.program.tensors[output]
+            where: dict[str, Any] = {"tensor": spec.name, "uid": spec.uid}
+            if (
+                workspace is not None
+                and low < workspace.address + self.program.workspace
+                and workspace.address < high
+            ):
+                raise GraphError("the bound output overlaps the workspace", **where)
+            for port, (start, end) in regions.items():
+                pair_done = port in self.outputs and port <= output
+                if pair_done or end <= low or high <= start or (output, port) in self.program.may_alias:
+                    continue
+                other = self.program.tensors[port]
+                if _share(operands[output], spec, operands[port], other):
+                    raise GraphError(f"the bound output shares memory with {other.label}", **where)
+
+
+def overrides_by_port(
+    ports: Ports,
+    uids: Sequence[int] | None,
+    shapes: Sequence[Sequence[int]] | None,
+    strides: Sequence[Sequence[int]] | None,
+) -> dict[int, Override]:
+    """The three lists of an override as extents and strides by port.
+
+    Raises
+    ------
+    GraphError
+        Lists of unequal length, an unknown uid, a uid named twice, another rank, or extents above the declared ones.
+    """
+    given = [v for v in (uids, shapes, strides) if v is not None]
+    if not given:
+        return {}
+    if len(given) != 3 or len({len(v) for v in given}) != 1:
+        lengths = [None if v is None else len(v) for v in (uids, shapes, strides)]
+        raise GraphError(
+            "override_uids, override_shapes, override_strides", got=lengths, expected="three equal lengths"
+        )
+    result: dict[int, Override] = {}
+    for uid, shape, stride in zip(*given, strict=True):
+        port = ports._by_uid.get(int(uid))
+        if port is None:
+            raise GraphError(
+                "override of an unknown uid", got=uid, expected=f"one of {sorted(ports._by_uid)}"
+            )
+        spec = ports.program.tensors[port]
+        where: dict[str, Any] = {"tensor": spec.name, "uid": spec.uid}
+        if port in result:
+            raise GraphError("overridden twice", **where)
+        dim, step = tuple(int(d) for d in shape), tuple(int(s) for s in stride)
+        if not spec.dynamic:
+            raise GraphError(
+                "override", got=dim, expected="a graph made with is_override_shape_enabled=True", **where
+            )
+        if len(dim) != len(spec.dim) or len(step) != len(spec.dim):
+            raise GraphError(
+                "rank of an override", got=(dim, step), expected=f"{len(spec.dim)} axes", **where
+            )
+        if any(s < 0 for s in step):
+            raise GraphError("strides of an override", got=step, expected="no negative stride", **where)
+        _check_maxima(spec, dim)
+        result[port] = dim, step
+    return result
+
+
+def pairs(pack: Any, uids: Sequence[int] | None) -> list[tuple[Any, Any]]:
+    """A variant pack as pairs of key and object, from a mapping or from a list in the order of `uids`."""
+    if isinstance(pack, Mapping):
+        return [(k, v) for k, v in pack.items() if k is not None]
+    if uids is None:
+        raise GraphError("a variant pack given as a list", expected="tensor_uids, the uid of each buffer")
+    if len(pack) != len(uids):
+        raise GraphError(
+            "tensor_uids", got=f"{len(uids)} uids for {len(pack)} buffers", expected="one uid per buffer"
+        )
+    if len(set(uids)) != len(uids):
+        raise GraphError("tensor_uids", got=list(uids), expected="no uid twice")
+    return list(zip(uids, pack, strict=True))
+
+
+def _scalar(spec: TensorSpec, value: Any) -> int | float:
+    """The number given for a by-value operand: a number, or a host buffer of one element."""
+    where: dict[str, Any] = {"tensor": spec.name, "uid": spec.uid}
+    if isinstance(value, (bool, int, float, np.generic)):
+        return value.item() if isinstance(value, np.generic) else value
+    try:
+        buffer = read(value)
+    except (TypeError, GraphError) as error:
+        raise GraphError(f"bound host scalar ({error})", **where) from None
+    if buffer.device != "cpu":
+        raise GraphError(
+            "device of a host scalar",
+            got=buffer.device,
+            expected="a number, or one element on the CPU",
+            **where,
+        )
+    if buffer.dim is None or buffer.data_type is None or any(d != 1 for d in buffer.dim):
+        raise GraphError("shape of a host scalar", got=buffer.dim, expected="one element", **where)
+    if not _same_bits(buffer.data_type, spec.data_type):
+        raise GraphError("data type of a host scalar", got=buffer.data_type, expected=spec.data_type, **where)
+    return host_view(buffer, buffer.data_type, (), ()).item()  # type: ignore[no-any-return]
+
+
+def _same_bits(given: data_type, declared: data_type) -> bool:
+    """Types that may be bound for each other: equal ones, and raw bytes for types that frameworks may lack."""
+    raw = declared in (data_type.FP8_E8M0, data_type.FP4_E2M1, data_type.INT4, data_type.BOOLEAN)
+    return given is declared or (given is data_type.UINT8 and raw)
+
+
+def _geometry(spec: TensorSpec, buffer: Buffer, override: Override | None) -> Operand:
+    """Extents and strides in force, and the check that the buffer holds them."""
+    where: dict[str, Any] = {"tensor": spec.name, "uid": spec.uid}
+    if buffer.dim is None or buffer.stride is None:  # a bare address says nothing of itself
+        dim, stride = override or (spec.dim, spec.stride)
+        return Operand(buffer, dim, stride, span(dim, stride))
+    if any(s < 0 for s in buffer.stride):
+        raise GraphError(
+            "strides of the bound buffer", got=buffer.stride, expected="no negative stride", **where
+        )
+    held = span(buffer.dim, buffer.stride)
+    if spec.is_ragged:
+        return Operand(buffer, *_packed(spec, buffer, where), held)
+    if override is None and buffer.dim == spec.dim:
+        return Operand(buffer, buffer.dim, buffer.stride, held)
+    if override is None and spec.dynamic and len(buffer.dim) == len(spec.dim):
+        _check_maxima(spec, buffer.dim)
+        return Operand(buffer, buffer.dim, buffer.stride, held)
+    dim, stride = override or (spec.dim, spec.stride)
+    needed = span(dim, stride)
+    if not buffer.is_contiguous and override is None:
+        got = f"{buffer.dim} with strides {buffer.stride}"
+        raise GraphError(
+            "shape of the bound buffer", got=got, expected=f"{dim}, or contiguous memory", **where
+        )
+    if held < needed:
+        got = f"{held} elements (shape {buffer.dim})"
+        raise GraphError(
+            "size of the bound buffer", got=got, expected=f"{needed} (shape {dim}, strides {stride})", **where
+        )
+    return Operand(buffer, dim, stride, needed)
+
+
+def _packed(spec: TensorSpec, buffer: Buffer, where: Mapping[str, Any]) -> Override:
+    """Geometry of a packed tensor: a (T, H, D) buffer with the declared inner extents and strides, any T; a buffer of
+    the declared shape and strides; or contiguous memory, read as declared."""
+    assert buffer.dim is not None and buffer.stride is not None
+    if len(spec.dim) == 4 and len(buffer.dim) == 3:
+        # (B, H, S, D) in declaration is (T, H, D) in memory, T standing for B and S.
+        inner = (spec.dim[1], spec.dim[3])
+        steps = (spec.stride[2], spec.stride[1], spec.stride[3])
+        same = all(d <= 1 or a == b for d, a, b in zip(buffer.dim, buffer.stride, steps, strict=True))
+        if buffer.dim[1:] == inner and same:
+            return spec.dim, spec.stride
+    if buffer.dim == spec.dim:
+        ordinary = zip(buffer.dim[1:], buffer.stride[1:], spec.stride[1:], strict=True)
+        if all(d <= 1 or a == b for d, a, b in ordinary):
+            return spec.dim, spec.stride
+    if not buffer.is_contiguous or (
+        len(buffer.dim) == 3 and len(spec.dim) == 4 and buffer.dim[1:] != (spec.dim[1], spec.dim[3])
+    ):
+        raise GraphError(
+            "layout of the bound packed buffer",
+            got=f"shape {buffer.dim} with strides {buffer.stride}",
+            expected=f"(T, H, D) or contiguous memory for {spec.dim} with strides {spec.stride}",
+            **where,
+        )
+    return spec.dim, spec.stride
+
+
+def _check_maxima(spec: TensorSpec, dim: Sequence[int]) -> None:
+    if any(not 0 <= d <= most for d, most in zip(dim, spec.dim, strict=True)):
+        got, most = tuple(dim), f"at most the declared {spec.dim}, axis by axis"
+        raise GraphError(
+            "extents of a dynamic tensor", tensor=spec.name, uid=spec.uid, got=got, expected=most
+        )
+
+
+def _region(operand: Operand, spec: TensorSpec) -> tuple[int, int]:
+    """First address and the one behind the last, of what a call may touch."""
+    low = operand.buffer.address
+    return low, low + nbytes(spec.data_type, operand.elements)
+
+
+def _share(a: Operand, a_spec: TensorSpec, b: Operand, b_spec: TensorSpec) -> bool:
+    """Whether two operands whose regions overlap have a byte in common, as far as a bounded search can tell."""
+    first, second = _memory(a, a_spec), _memory(b, b_spec)
+    try:
+        return bool(np.shares_memory(first, second, _OVERLAP_WORK))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return False
+
+
+def _memory(operand: Operand, spec: TensorSpec) -> np.ndarray:
+    if spec.is_ragged:
+        return host_view(operand.buffer, spec.data_type, (operand.elements,), (1,))
+    return host_view(operand.buffer, spec.data_type, operand.dim, operand.stride)

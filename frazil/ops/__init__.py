@@ -1,0 +1,13 @@
+"""The table of operation records. A family file owns its records; this one only lists them."""
+
+from __future__ import annotations
+
+from ..op import Op
+from . import matmul, pointwise, reduction
+
+OPS: dict[str, Op] = {op.name: op for family in (pointwise, matmul, reduction) for op in family.OPS}
+
+
+def find(name: str) -> Op:
+    """The record of an operation."""
+    return OPS[name]
