@@ -6,6 +6,7 @@ The public names. `import frazil as cudnn` serves graph code written for cudnn-f
 from __future__ import annotations
 
 from .api import Graph
+from .driver import DeviceInfo, device_info
 from .dtypes import data_type
 from .engine import Claim, Config, Decline, Tier
 from .enums import (
@@ -46,6 +47,7 @@ __all__ = [
     "Config",
     "CudaError",
     "Decline",
+    "DeviceInfo",
     "FrazilError",
     "Graph",
     "GraphContext",
@@ -70,6 +72,7 @@ __all__ = [
     "cudnnGraphNotSupportedError",
     "data_type",
     "destroy_handle",
+    "device_info",
     "diagonal_alignment",
     "get_stream",
     "handle",

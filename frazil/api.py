@@ -131,8 +131,15 @@ class Graph(PlannedGraph):
         """
         return self.get_workspace_size_plan_at_index(self._selection.current() if self.plans else 0)
 
-    def get_workspace_size_plan_at_index(self, index: int) -> int:
-        """Bytes of workspace of a plan, which must be built."""
+    def get_workspace_size_plan_at_index(
+        self,
+        index: int,
+        handle: Handle | None = None,
+        override_uids: Sequence[int] | None = None,
+        override_shapes: Sequence[Sequence[int]] | None = None,
+        override_strides: Sequence[Sequence[int]] | None = None,
+    ) -> int:
+        """Bytes of workspace of a plan, which must be built. See `get_workspace_size`."""
         if index not in self._built:
             raise StateError("get_workspace_size: the plan is not built; call build() or build_plans() first")
         return self._built[index].workspace
@@ -185,9 +192,8 @@ class Graph(PlannedGraph):
         GraphError
             A missing or wrong operand, override or workspace; nothing has been written then.
         """
-        index = self._selection.current() if self.plans else 0
         overrides = (override_uids, override_shapes, override_strides)
-        self._run(index, tensor_dict, workspace, handle, overrides, tensor_uids)
+        self._run(None, tensor_dict, workspace, handle, overrides, tensor_uids)
 
     def execute_plan_at_index(
         self,
@@ -307,7 +313,7 @@ class Graph(PlannedGraph):
 
     def _run(
         self,
-        index: int,
+        index: int | None,
         pack: Pack,
         workspace: Any,
         handle: Handle | None,
@@ -318,16 +324,15 @@ class Graph(PlannedGraph):
             checked(handle)
         elif self._handle is not None:
             self._handle.check()
-        if self._planning is None:
-            with self._lock:
-                if self._planning is None:
-                    self.create_execution_plans()
+        self._ensure_planned()
+        if index is None:
+            index = self._selection.current()
         self._selection.open(index)
         executable = self._built.get(index) or self._executable(index)
-        if handle is not None and handle.device != executable.device:
+        if handle is not None and handle.ordinal != executable.device:
             raise GraphError(
                 "device of the handle",
-                got=device_name(handle.device),
+                got=device_name(handle.ordinal),
                 expected=device_name(executable.device),
             )
         if self._defaults:

@@ -81,9 +81,9 @@ def read(value: Any) -> Buffer:
     if _is_torch(value):
         return _from_torch(value)
     if hasattr(value, "__cuda_array_interface__"):
-        return _from_interface(value.__cuda_array_interface__, None, value)
+        return _from_interface(value.__cuda_array_interface__, "cuda", value)
     if hasattr(value, "__dlpack__"):
-        return _from_capsule(value.__dlpack__())
+        return _from_producer(value)
     if type(value).__name__ == "PyCapsule":
         return _from_capsule(value)
     if hasattr(value, "__array_interface__"):
@@ -119,14 +119,19 @@ def _is_torch(value: Any) -> bool:
 
 
 def _from_numpy(array: np.ndarray) -> Buffer:
-    size = array.dtype.itemsize
+    dtype, size = _native(array.dtype), array.dtype.itemsize
     if any(s % size for s in array.strides):
         raise GraphError("strides of an array", got=f"{array.strides} bytes", expected=f"multiples of {size}")
     stride = tuple(s // size for s in array.strides)
     address = array.__array_interface__["data"][0] if array.dtype.kind != "V" else array.ctypes.data
-    return Buffer(
-        address, from_any(array.dtype), array.shape, stride, "cpu", not array.flags.writeable, array
-    )
+    return Buffer(address, dtype, array.shape, stride, "cpu", not array.flags.writeable, array)
+
+
+def _native(kind: np.dtype) -> data_type:
+    """The element type of a NumPy type, which must be in the machine's byte order."""
+    if not kind.isnative:
+        raise GraphError("byte order of an array", got=kind.str, expected="the machine's own")
+    return from_any(kind)
 
 
 def _from_torch(tensor: Any) -> Buffer:
@@ -145,12 +150,17 @@ def _from_torch(tensor: Any) -> Buffer:
 
 
 def _from_interface(interface: dict[str, Any], device: Device | None, owner: Any) -> Buffer:
-    dim = tuple(interface["shape"])
-    kind = np.dtype(interface["typestr"])
-    strides = interface.get("strides")
+    dim, kind, strides = tuple(interface["shape"]), np.dtype(interface["typestr"]), interface.get("strides")
+    dtype = _native(kind)
+    if interface.get("data") is None or interface.get("mask") is not None:
+        raise TypeError("an array interface without an address, or with a mask")
+    if any(s % kind.itemsize for s in strides or ()):
+        raise GraphError(
+            "strides of an array", got=f"{strides} bytes", expected=f"multiples of {kind.itemsize}"
+        )
     stride = row_major(dim) if strides is None else tuple(s // kind.itemsize for s in strides)
     address, read_only = interface["data"]
-    return Buffer(address or 0, from_any(kind), dim, stride, device, bool(read_only), owner)
+    return Buffer(address or 0, dtype, dim, stride, device, bool(read_only), owner)
 
 
 # DLPack (dlpack.h, version 1): the structures behind a capsule.
@@ -203,6 +213,18 @@ _get_name = ctypes.pythonapi.PyCapsule_GetName
 _get_name.restype, _get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = (ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p])
+
+
+def _from_producer(value: Any) -> Buffer:
+    try:
+        # Only the versioned form says whether the memory may be written; older producers do not know the argument.
+        try:
+            capsule = value.__dlpack__(max_version=(1, 1))
+        except TypeError:
+            capsule = value.__dlpack__()
+    except BufferError as error:  # the protocol's word for memory that cannot be handed out as it is
+        raise GraphError(f"a DLPack producer refuses ({error})") from None
+    return _from_capsule(capsule)
 
 
 def _from_capsule(capsule: Any) -> Buffer:

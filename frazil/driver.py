@@ -17,16 +17,22 @@ _STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceFacts:
-    """What planning and reports need to know of a device; sizes in bytes."""
+class DeviceInfo:
+    """What planning and reports need to know of a CUDA device; sizes in bytes."""
 
     ordinal: int
-    name: str
+    device_name: str
     compute_capability: tuple[int, int]
     sm_count: int
-    shared_memory_optin: int
+    shared_memory_per_block_optin: int
     l2_cache_bytes: int
     memory_bytes: int
+
+    @property
+    def sm_version(self) -> int:
+        """90 for compute capability 9.0."""
+        major, minor = self.compute_capability
+        return 10 * major + minor
 
 
 @lru_cache(maxsize=1)
@@ -86,7 +92,7 @@ def current_device() -> int:
 
 
 @cache
-def device_facts(ordinal: int) -> DeviceFacts:
+def device_info(ordinal: int) -> DeviceInfo:
     """Facts of a device.
 
     Raises
@@ -103,12 +109,12 @@ def device_facts(ordinal: int) -> DeviceFacts:
     def attribute(name: str) -> int:
         return int(call("cuDeviceGetAttribute", getattr(names, f"CU_DEVICE_ATTRIBUTE_{name}"), device))
 
-    return DeviceFacts(
+    return DeviceInfo(
         ordinal=ordinal,
-        name=call("cuDeviceGetName", 256, device).split(b"\0")[0].decode(),
+        device_name=call("cuDeviceGetName", 256, device).split(b"\0")[0].decode(),
         compute_capability=(attribute("COMPUTE_CAPABILITY_MAJOR"), attribute("COMPUTE_CAPABILITY_MINOR")),
         sm_count=attribute("MULTIPROCESSOR_COUNT"),
-        shared_memory_optin=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        shared_memory_per_block_optin=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         l2_cache_bytes=attribute("L2_CACHE_SIZE"),
         memory_bytes=int(call("cuDeviceTotalMem", device)),
     )

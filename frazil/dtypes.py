@@ -114,6 +114,7 @@ FLOATING = frozenset(
         data_type.FAST_FLOAT_FOR_FP8,
     }
 )
+_FP8 = frozenset({data_type.FP8_E4M3, data_type.FP8_E5M2, data_type.FP8_E8M0})
 INTEGRAL = frozenset({data_type.INT8, data_type.UINT8, data_type.INT32, data_type.INT64, data_type.BOOLEAN})
 
 
@@ -165,7 +166,7 @@ def from_any(value: Any) -> data_type:
         return value
     if value is None:
         return data_type.NOT_SET
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, (bool, IntEnum)):
         try:
             return data_type(value)
         except ValueError:
@@ -203,7 +204,8 @@ def cast(array: np.ndarray, dtype: data_type) -> np.ndarray:
     """Round `array` to `dtype`: to nearest, ties to even; FP8 and integer types saturate, NaN becomes 0 in an integer.
 
     FP8_E4M3 has no infinity and FP8_E5M2 keeps its own only for values that were infinite: finite values that are too
-    large become the largest finite value, as the hardware's saturating conversions do.
+    large become the largest finite value, as the hardware's saturating conversions do. FP8_E8M0 holds powers of two
+    alone: 0 becomes the smallest, and a negative value is NaN.
     """
     target = numpy_dtype(dtype)
     if array.dtype == target:
@@ -212,17 +214,41 @@ def cast(array: np.ndarray, dtype: data_type) -> np.ndarray:
         return array != 0
     if dtype in INTEGRAL:
         return _to_integer(array, target)
-    if dtype in (data_type.FP8_E4M3, data_type.FP8_E5M2):
-        limit = _fp8_limit(dtype)
-        keep = np.isnan(array) if dtype is data_type.FP8_E4M3 else ~np.isfinite(array)
-        array = np.where(keep, array, np.clip(array, -limit, limit))
+    if dtype is data_type.BFLOAT16 or dtype in _FP8:
+        array = _to_float32(array)
+    if dtype in _FP8:
+        low, high = _limits(dtype)
+        # What has no finite counterpart of its own kind: NaN, an infinity that the type has, a sign that it has not.
+        keep = ~np.isfinite(array) if dtype is data_type.FP8_E5M2 else np.isnan(array)
+        if dtype is data_type.FP8_E8M0:
+            keep |= array < 0
+        array = np.where(keep, array, np.clip(array, low, high))
     with np.errstate(over="ignore", invalid="ignore"):
         return array.astype(target)
 
 
+def _to_float32(array: np.ndarray) -> np.ndarray:
+    """float32 from which rounding to a narrower type gives what rounding `array` itself would.
+
+    float64 is rounded to odd: were it rounded to nearest, a value just above a tie of the narrower type would arrive
+    as the tie (Boldo and Melquiond, "When double rounding is odd", 2005).
+    """
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float64)
+    if array.dtype != np.float64:
+        return array.astype(np.float32)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        near = array.astype(np.float32)
+    bits = np.atleast_1d(near).view(np.uint32).reshape(near.shape)
+    bits = bits - (np.abs(near) > np.abs(array)).astype(np.uint32)
+    bits = bits | ((near != array) & np.isfinite(array)).astype(np.uint32)
+    return np.asarray(bits, np.uint32).view(np.float32)
+
+
 @cache
-def _fp8_limit(dtype: data_type) -> float:
-    return float(ml_dtypes.finfo(_NUMPY[dtype]).max)
+def _limits(dtype: data_type) -> tuple[float, float]:
+    info = ml_dtypes.finfo(_NUMPY[dtype])
+    return float(info.min), float(info.max)
 
 
 def _to_integer(array: np.ndarray, target: np.dtype) -> np.ndarray:

@@ -20,3 +20,8 @@ def engines() -> tuple[frozenset[str], frozenset[str]]:
 def log_level() -> str:
     """Level named by FRAZIL_LOG, in upper case; empty where unset."""
     return os.environ.get("FRAZIL_LOG", "").strip().upper()
+
+
+def settings() -> dict[str, str]:
+    """The variables of this table that are set, with their values."""
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}

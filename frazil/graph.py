@@ -6,7 +6,7 @@ Owns how builder calls become nodes, default types, and validation. Knows no dev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from .errors import GraphError, StateError
 from .expression import Expression, Step
 from .op import REQUIRED, Attrs, Bound, Call, Inferred, Op, row_major
 from .tensor import Tensor, TensorTable
+
+# For methods with a parameter called `scalar_type`.
+scalar_kind = scalar_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +139,7 @@ class GraphIR(Builders):
 
         A Python float makes a FLOAT scalar, an int an INT32 or, where it does not fit, an INT64 one.
         """
-        from .enums import scalar_type as kinds
-
+        constant = scalar_kind(scalar_type) is scalar_kind.COMPILE_TIME_CONST
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise GraphError("value of a scalar", tensor=name, got=repr(value), expected="an int or a float")
         if isinstance(value, float):
@@ -145,7 +147,7 @@ class GraphIR(Builders):
         else:
             dtype = data_type.INT32 if -(2**31) <= value < 2**31 else data_type.INT64
         made = self.tensor((1,), data_type=dtype, is_pass_by_value=True, name=name)
-        return made.set_value(value) if kinds(scalar_type) is kinds.COMPILE_TIME_CONST else made
+        return made.set_value(value) if constant else made
 
     # Looking at the graph.
 
@@ -189,12 +191,18 @@ class GraphIR(Builders):
             return found[0]
         if hasattr(key, "get_uid"):
             key = key.get_uid()
+        if isinstance(key, bool) or not hasattr(type(key), "__index__"):
+            raise TypeError(f"find_tensor: a Tensor, uid or name is needed, got {type(key).__name__}")
         tensor = self._table.get(int(key))
         if tensor is None:
             raise GraphError(
                 "no tensor has this uid", got=key, expected=f"one of {sorted(t.uid for t in self._table)}"
             )
         return tensor
+
+    def query_tensor_attributes_of_uid(self, uid: int) -> Tensor:
+        """The tensor with a uid."""
+        return self.find_tensor(int(uid))
 
     def get_node(self, name: str) -> Node:
         """The node with a name."""
@@ -239,20 +247,22 @@ class GraphIR(Builders):
             Ports or attributes that the operation does not have, lacks, or of the wrong kind.
         """
         self._table.guard(f"adding a node ({op.name})")
-        ports = {p.name for p in op.inputs}
-        known = {p.name for p in op.outputs}
-        if set(inputs) != ports or not set(outputs) <= known:
-            got, expected = [*inputs, *outputs], [*sorted(ports), *sorted(known)]
-            raise GraphError(f"ports of {op.name}", node=name, got=got, expected=expected)
         if set(attrs) != {a.name for a in op.attrs}:
             raise GraphError(
                 f"attributes of {op.name}", node=name, got=[*attrs], expected=[a.name for a in op.attrs]
             )
+        converted = _convert(op, name, attrs)
+        ports, present = {p.name for p in op.inputs}, {p.name for p in op.present(converted)}
+        most = present | {p.name for p in op.outputs if p.keyword}
+        if set(inputs) != ports or not present <= set(outputs) <= most:
+            got, expected = [*inputs, *outputs], [*sorted(ports), *sorted(most)]
+            raise GraphError(f"ports of {op.name}", node=name, got=got, expected=expected)
         checked = {p.name: self._input(op, name, p, inputs[p.name]) for p in op.inputs}
         given = {port: self._given(name, port, t) for port, t in outputs.items()}
+        _distinct(name, given.values())
         for tensor in given.values():
             tensor.producer = name
-        self._nodes.append(Node(op, name, _convert(op, name, attrs), checked, given, compute))
+        self._nodes.append(Node(op, name, converted, checked, given, compute))
         self._table.version += 1
 
     # Validation.
@@ -271,9 +281,13 @@ class GraphIR(Builders):
             raise GraphError("the graph has no nodes")
         for tensor in self._table:
             tensor.infer((), (), data_type.NOT_SET)
+        produced: set[Tensor] = set()
         for node in self._nodes:
-            for tensor in node.read():
+            inputs = [t for t in node.read() if t not in produced]
+            for tensor in inputs:
                 self._complete_input(tensor, node)
+            for tensor in inputs:
+                tensor.validate()
             call = node.call
             for port, found in node.op.infer(call).items():
                 if port in node.outputs:
@@ -282,6 +296,7 @@ class GraphIR(Builders):
                 tensor.validate()
             if node.op.check is not None:
                 node.op.check(call)
+            produced.update(node.outputs.values())
         if not self.get_outputs():
             raise GraphError("the graph has no output", expected="set_output(True) on at least one tensor")
         self._validated = self._table.version
@@ -292,18 +307,16 @@ class GraphIR(Builders):
         self._table.frozen = True
 
     def _complete_input(self, tensor: Tensor, node: Node) -> None:
-        if tensor.producer is not None:
-            return
         where: dict[str, Any] = {"node": node.name, "tensor": tensor.name, "uid": tensor.uid}
-        if tensor.is_virtual:
-            raise GraphError("a virtual tensor is read before any node produces it", **where)
+        if tensor.is_virtual or tensor.producer is not None:
+            kind = "a virtual tensor" if tensor.is_virtual else f"the output of node '{tensor.producer}'"
+            raise GraphError(f"{kind} is read before any node produces it", **where)
         if tensor.data_type is data_type.NOT_SET:
             if self._context.io_data_type is data_type.NOT_SET:
                 raise GraphError(
                     "no data type", expected="one on the tensor, or the graph's io_data_type", **where
                 )
             tensor.infer((), (), self._context.io_data_type)
-        tensor.validate()
 
     def _complete_output(self, node: Node, port: str, found: Inferred) -> None:
         tensor = node.outputs[port]
@@ -325,11 +338,12 @@ class GraphIR(Builders):
     def _add(self, op: Op, arguments: Mapping[str, Any]) -> Any:
         """Turn one builder call into a node; what the builder returns."""
         self._table.guard(f"adding a node ({op.name})")
-        name = arguments["name"] or self._auto_name(op.name)
+        name = str(arguments["name"] or self._auto_name(op.name))
         bound = (op.bind or _bind)(op, arguments, self)
         attrs = _convert(op, name, bound.attrs)
         inputs = {p.name: self._input(op, name, p, bound.inputs.get(p.name)) for p in op.inputs}
         given = {port: self._given(name, port, t) for port, t in bound.outputs.items() if t is not None}
+        _distinct(name, given.values())
         present = op.present(attrs)
         outputs = {p.name: Tensor(self._table, name=f"{name}::{p.name}", is_virtual=True) for p in present}
         outputs.update(given)
@@ -435,6 +449,15 @@ def _bind(op: Op, arguments: Mapping[str, Any], graph: Any) -> Bound:
         {a.name: arguments[a.name] for a in op.attrs},
         {p.name: arguments[p.name] for p in op.outputs if p.keyword},
     )
+
+
+def _distinct(node: str, outputs: Iterable[Tensor]) -> None:
+    """Refuse one tensor on two output ports."""
+    seen: set[Tensor] = set()
+    for tensor in outputs:
+        if tensor in seen:
+            raise GraphError("tensor is produced twice", node=node, tensor=tensor.name, uid=tensor.uid)
+        seen.add(tensor)
 
 
 def _convert(op: Op, node: str, values: Mapping[str, Any]) -> Attrs:

@@ -16,22 +16,31 @@ from .target import Target
 class Handle:
     """A device and a stream.
 
-    Attributes
+    Parameters
     ----------
-    device
-        Ordinal of a CUDA device, or "cpu".
+    ordinal
+        A CUDA device, or "cpu".
     stream
         Stream on which work is launched; 0 is the default stream.
+
+    Raises
+    ------
+    ValueError
+        There is no such device.
     """
 
-    def __init__(self, device: int | Literal["cpu"], stream: int = 0) -> None:
-        if device != "cpu":
-            driver.device_facts(device)
-        self._device, self._stream, self._alive = device, int(stream), True
+    def __init__(self, ordinal: int | Literal["cpu"], stream: int = 0) -> None:
+        self._device = None if ordinal == "cpu" else driver.device_info(ordinal)
+        self._stream, self._alive = int(stream), True
 
     @property
-    def device(self) -> int | Literal["cpu"]:
-        """Ordinal of the device, or "cpu"."""
+    def ordinal(self) -> int | Literal["cpu"]:
+        """Number of the CUDA device, or "cpu"."""
+        return "cpu" if self._device is None else self._device.ordinal
+
+    @property
+    def device(self) -> driver.DeviceInfo | None:
+        """The CUDA device; None for the CPU."""
         return self._device
 
     @property
@@ -42,7 +51,7 @@ class Handle:
     @property
     def target(self) -> Target:
         """What plans for this handle are made for."""
-        return Target.named("cpu") if self._device == "cpu" else Target.current(self._device)
+        return Target.named("cpu") if self._device is None else Target.current(self._device.ordinal)
 
     def check(self) -> Handle:
         """The handle itself.
@@ -58,7 +67,7 @@ class Handle:
 
     def __repr__(self) -> str:
         state = "" if self._alive else ", destroyed"
-        return f"Handle(device={self._device!r}, stream={self._stream:#x}{state})"
+        return f"Handle({self.ordinal!r}, stream={self._stream:#x}{state})"
 
 
 def create_handle(device: int | Literal["cpu"] | None = None) -> Handle:

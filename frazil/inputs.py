@@ -6,6 +6,7 @@ happen here and before anything is written; nothing here runs an instruction.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from .buffers import Buffer, Device, device_name, host_view, read
-from .dtypes import data_type, itemsize, nbytes
+from .dtypes import INTEGRAL, data_type, itemsize, nbytes, numpy_dtype
 from .errors import GraphError
+from .op import is_nested
 from .program import Program
 from .spec import TensorSpec, span
 
@@ -22,6 +24,7 @@ Override = tuple[tuple[int, ...], tuple[int, ...]]
 
 # A step bound for the exact overlap test: interleaved views (Q, K and V of one buffer) resolve far below it.
 _OVERLAP_WORK = 10_000
+_LARGEST_FLOAT = 2**1023
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Ports:
         self.program = program
         self.outputs = frozenset(outputs)
         self.required = tuple(dict.fromkeys((*inputs, *outputs)))
-        self._by_uid = {program.tensors[i].uid: i for i in self.required}
+        self.by_uid = {program.tensors[i].uid: i for i in self.required}
         self._by_name: dict[str, int | None] = {}
         for i in self.required:
             name = program.tensors[i].name
@@ -143,7 +146,7 @@ class Ports:
             raise TypeError(
                 f"key of a variant pack: a Tensor, uid or name is needed, got {type(key).__name__}"
             )
-        return self._by_uid.get(int(key))
+        return self.by_uid.get(int(key))
 
     def _operand(
         self, port: int, spec: TensorSpec, value: Any, device: Device, override: Override | None
@@ -157,7 +160,7 @@ class Ports:
             raise GraphError(
                 "data type of the bound buffer", got=buffer.data_type, expected=spec.data_type, **where
             )
-        if buffer.device is not None and buffer.device != device:
+        if _elsewhere(buffer.device, device):
             raise GraphError(
                 "device of the bound buffer",
                 got=device_name(buffer.device),
@@ -165,9 +168,8 @@ class Ports:
                 **where,
             )
         operand = _geometry(spec, buffer, override)
-        needed = spec.elements if override is None else operand.elements
-        if operand.elements and needed and buffer.address == 0:
-            raise GraphError("address of the bound buffer", got="null", expected="memory", **where)
+        if operand.elements and buffer.address <= 0:
+            raise GraphError("address of the bound buffer", got=buffer.address, expected="memory", **where)
         alignment = self._aligned.get(port, itemsize(spec.data_type))
         if buffer.address % alignment and operand.elements:
             got = f"{buffer.address:#x}, which is {buffer.address % alignment} bytes past a multiple of {alignment}"
@@ -177,11 +179,12 @@ class Ports:
         if port in self.outputs:
             if buffer.read_only:
                 raise GraphError("the bound output is read-only", **where)
-            if 0 not in operand.dim and any(
-                s == 0 < d - 1 for d, s in zip(operand.dim, operand.stride, strict=True)
-            ):
+            # Where batch entries of a packed tensor lie, its offsets say and not its first stride.
+            first = 1 if spec.is_ragged else 0
+            if not is_nested(operand.dim[first:], operand.stride[first:]):
+                got = f"{operand.stride} for {operand.dim}"
                 raise GraphError(
-                    "strides of the bound output", got=operand.stride, expected="no stride 0", **where
+                    "strides of the bound output", got=got, expected="no two elements at one address", **where
                 )
         return operand
 
@@ -193,9 +196,9 @@ class Ports:
             raise GraphError("workspace is missing", expected=f"{needed} bytes (get_workspace_size())")
         try:
             buffer = read(workspace)
-        except TypeError as error:
+        except (TypeError, GraphError) as error:
             raise GraphError(f"workspace ({error})") from None
-        if buffer.device is not None and buffer.device != device:
+        if _elsewhere(buffer.device, device):
             raise GraphError(
                 "device of the workspace", got=device_name(buffer.device), expected=device_name(device)
             )
@@ -209,23 +212,28 @@ class Ports:
                 )
         if buffer.read_only:
             raise GraphError("the workspace is read-only")
-        if buffer.address == 0 or buffer.address % alignment:
+        if buffer.address <= 0:
+            raise GraphError("address of the workspace", got=buffer.address, expected="memory")
+        if buffer.address % alignment:
             expected = f"a multiple of {alignment} (empty_workspace() gives one)"
             raise GraphError("alignment of the workspace", got=f"{buffer.address:#x}", expected=expected)
         return buffer
 
     def _check_overlap(self, operands: Mapping[int, Operand], workspace: Buffer | None) -> None:
         regions = {p: _region(o, self.program.tensors[p]) for p, o in operands.items()}
+        if workspace is not None:
+            start, end = workspace.address, workspace.address + self.program.workspace
+            for port, (low, high) in regions.items():
+                if low < high and low < end and start < high:
+                    spec = self.program.tensors[port]
+                    kind = "output" if port in self.outputs else "input"
+                    raise GraphError(
+                        f"the bound {kind} overlaps the workspace", tensor=spec.name, uid=spec.uid
+                    )
         for output in sorted(self.outputs & regions.keys()):
             low, high = regions[output]
             spec = self.program.tensors[output]
             where: dict[str, Any] = {"tensor": spec.name, "uid": spec.uid}
-            if (
-                workspace is not None
-                and low < workspace.address + self.program.workspace
-                and workspace.address < high
-            ):
-                raise GraphError("the bound output overlaps the workspace", **where)
             for port, (start, end) in regions.items():
                 pair_done = port in self.outputs and port <= output
                 if pair_done or end <= low or high <= start or (output, port) in self.program.may_alias:
@@ -258,16 +266,19 @@ def overrides_by_port(
         )
     result: dict[int, Override] = {}
     for uid, shape, stride in zip(*given, strict=True):
-        port = ports._by_uid.get(int(uid))
+        port = ports.by_uid.get(uid)
         if port is None:
-            raise GraphError(
-                "override of an unknown uid", got=uid, expected=f"one of {sorted(ports._by_uid)}"
-            )
+            raise GraphError("override of an unknown uid", got=uid, expected=f"one of {sorted(ports.by_uid)}")
         spec = ports.program.tensors[port]
         where: dict[str, Any] = {"tensor": spec.name, "uid": spec.uid}
         if port in result:
             raise GraphError("overridden twice", **where)
-        dim, step = tuple(int(d) for d in shape), tuple(int(s) for s in stride)
+        try:
+            dim, step = tuple(map(operator.index, shape)), tuple(map(operator.index, stride))
+        except TypeError:
+            raise GraphError(
+                "override", got=repr((shape, stride)), expected="two sequences of integers", **where
+            ) from None
         if not spec.dynamic:
             raise GraphError(
                 "override", got=dim, expected="a graph made with is_override_shape_enabled=True", **where
@@ -302,7 +313,10 @@ def _scalar(spec: TensorSpec, value: Any) -> int | float:
     """The number given for a by-value operand: a number, or a host buffer of one element."""
     where: dict[str, Any] = {"tensor": spec.name, "uid": spec.uid}
     if isinstance(value, (bool, int, float, np.generic)):
-        return value.item() if isinstance(value, np.generic) else value
+        number = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(number, (bool, int, float)) or not _holds(spec.data_type, number):
+            raise GraphError("host scalar", got=repr(value), expected=spec.data_type, **where)
+        return number
     try:
         buffer = read(value)
     except (TypeError, GraphError) as error:
@@ -319,6 +333,21 @@ def _scalar(spec: TensorSpec, value: Any) -> int | float:
     if not _same_bits(buffer.data_type, spec.data_type):
         raise GraphError("data type of a host scalar", got=buffer.data_type, expected=spec.data_type, **where)
     return host_view(buffer, buffer.data_type, (), ()).item()  # type: ignore[no-any-return]
+
+
+def _holds(dtype: data_type, number: float) -> bool:
+    """Whether a number is one of an integer type's; a floating type takes any, rounded."""
+    if dtype not in INTEGRAL:
+        return isinstance(number, float) or abs(number) <= _LARGEST_FLOAT
+    if dtype is data_type.BOOLEAN:
+        return number in (0, 1)
+    info = np.iinfo(numpy_dtype(dtype))
+    return info.min <= number <= info.max and number == int(number)
+
+
+def _elsewhere(found: Device | None, wanted: Device) -> bool:
+    """Whether memory is known to be on another device; "cuda" stands for one whose number the producer does not say."""
+    return found is not None and found != wanted and not (found == "cuda" and isinstance(wanted, int))
 
 
 def _same_bits(given: data_type, declared: data_type) -> bool:
@@ -339,7 +368,9 @@ def _geometry(spec: TensorSpec, buffer: Buffer, override: Override | None) -> Op
         )
     held = span(buffer.dim, buffer.stride)
     if spec.is_ragged:
-        return Operand(buffer, *_packed(spec, buffer, where), held)
+        dim, stride = override or (spec.dim, spec.stride)
+        _check_packed(dim, stride, buffer, where)
+        return Operand(buffer, dim, stride, held)
     if override is None and buffer.dim == spec.dim:
         return Operand(buffer, buffer.dim, buffer.stride, held)
     if override is None and spec.dynamic and len(buffer.dim) == len(spec.dim):
@@ -360,31 +391,36 @@ def _geometry(spec: TensorSpec, buffer: Buffer, override: Override | None) -> Op
     return Operand(buffer, dim, stride, needed)
 
 
-def _packed(spec: TensorSpec, buffer: Buffer, where: Mapping[str, Any]) -> Override:
-    """Geometry of a packed tensor: a (T, H, D) buffer with the declared inner extents and strides, any T; a buffer of
-    the declared shape and strides; or contiguous memory, read as declared."""
+def _check_packed(
+    dim: tuple[int, ...], stride: tuple[int, ...], buffer: Buffer, where: Mapping[str, Any]
+) -> None:
+    """Refuse a buffer that cannot hold a packed tensor.
+
+    It may be (T, H, D) with the declared inner extents and strides and any T, have the declared shape and inner strides,
+    or be contiguous memory, which is read as declared.
+    """
     assert buffer.dim is not None and buffer.stride is not None
-    if len(spec.dim) == 4 and len(buffer.dim) == 3:
+    wrong_inner = False
+    if len(dim) == 4 and len(buffer.dim) == 3:
         # (B, H, S, D) in declaration is (T, H, D) in memory, T standing for B and S.
-        inner = (spec.dim[1], spec.dim[3])
-        steps = (spec.stride[2], spec.stride[1], spec.stride[3])
-        same = all(d <= 1 or a == b for d, a, b in zip(buffer.dim, buffer.stride, steps, strict=True))
-        if buffer.dim[1:] == inner and same:
-            return spec.dim, spec.stride
-    if buffer.dim == spec.dim:
-        ordinary = zip(buffer.dim[1:], buffer.stride[1:], spec.stride[1:], strict=True)
-        if all(d <= 1 or a == b for d, a, b in ordinary):
-            return spec.dim, spec.stride
-    if not buffer.is_contiguous or (
-        len(buffer.dim) == 3 and len(spec.dim) == 4 and buffer.dim[1:] != (spec.dim[1], spec.dim[3])
-    ):
+        wrong_inner = buffer.dim[1:] != (dim[1], dim[3])
+        if not wrong_inner and _same_steps(buffer, (stride[2], stride[1], stride[3])):
+            return
+    if buffer.dim == dim and _same_steps(buffer, (buffer.stride[0], *stride[1:])):
+        return
+    if not buffer.is_contiguous or wrong_inner:
         raise GraphError(
             "layout of the bound packed buffer",
             got=f"shape {buffer.dim} with strides {buffer.stride}",
-            expected=f"(T, H, D) or contiguous memory for {spec.dim} with strides {spec.stride}",
+            expected=f"(T, H, D) or contiguous memory for {dim} with strides {stride}",
             **where,
         )
-    return spec.dim, spec.stride
+
+
+def _same_steps(buffer: Buffer, steps: Sequence[int]) -> bool:
+    """Whether strides agree on every axis on which something lies behind the first element."""
+    assert buffer.dim is not None and buffer.stride is not None
+    return all(d <= 1 or a == b for d, a, b in zip(buffer.dim, buffer.stride, steps, strict=True))
 
 
 def _check_maxima(spec: TensorSpec, dim: Sequence[int]) -> None:

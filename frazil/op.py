@@ -376,6 +376,16 @@ def ordered_like(dim: Sequence[int], tensor: TensorLike) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def is_nested(dim: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether each axis steps over all that the axes inside it cover, so that no two elements share an address."""
+    reach = 0
+    for step, extent in sorted((s, d) for d, s in zip(dim, stride, strict=True) if d > 1):
+        if step <= reach:
+            return 0 in dim
+        reach += step * (extent - 1)
+    return True
+
+
 def broadcast_dims(call: Call, ports: Sequence[str]) -> tuple[int, ...]:
     """Extents of the right-aligned broadcast of the tensors on `ports`; raises where they do not broadcast."""
     tensors = [(p, call.inputs[p]) for p in ports if call.inputs.get(p) is not None]

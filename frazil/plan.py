@@ -169,12 +169,16 @@ def plan(problem: Problem, target: Target, catalog: Catalog = ENTRIES) -> Planni
             continue
         if whole:
             found += [Candidate(p.entry.id, (p,)) for p in answers[0]]
-        else:
-            parts = tuple(min(a, key=lambda p: (p.claim.tier, p.claim.expected_us)) for a in answers)
-            engines_used = {p.entry.id for p in parts}
+            continue
+        for pool in (answers, [[p for p in a if p.entry.is_open] for a in answers]):
+            if not all(pool):
+                continue
+            parts = tuple(min(a, key=lambda p: (p.claim.tier, p.claim.expected_us)) for a in pool)
+            engines_used, known = {p.entry.id for p in parts}, {c.id for c in found}
+            candidate = Candidate(_partition_id(parts), parts)
             # An engine that serves the whole has no use for being asked piece by piece.
-            if len(engines_used) > 1 or not any(c.id in engines_used for c in found):
-                found.append(Candidate(_partition_id(parts), parts))
+            if candidate.id not in known and (len(engines_used) > 1 or not engines_used & known):
+                found.append(candidate)
     found.sort(key=lambda c: (c.tier, c.expected_us))
     planning = Planning(problem, target, tuple(found), tuple(declines.values()))
     log.info("%s", planning)
@@ -222,4 +226,5 @@ def _partition_id(parts: tuple[Part, ...]) -> int:
 
 
 def _knob_text(knobs: Mapping[knob_type, int]) -> str:
-    return f"[{', '.join(f'{k.name}={v}' for k, v in sorted(knobs.items()))}]" if knobs else ""
+    named = sorted((knob_type(k), v) for k, v in knobs.items())
+    return f"[{', '.join(f'{k.name}={v}' for k, v in named)}]" if knobs else ""

@@ -72,16 +72,15 @@ class PlannedGraph(GraphIR):
         StateError
             The graph is planned already.
         """
-        if self._planning is not None:
-            raise StateError("create_execution_plans: the graph is planned already")
-        planning = self._plan()
-        only_open = list(heuristics or ()) == [heur_mode.OPENSOURCE]
-        plans = [c for c in planning.candidates if c.is_open or not only_open]
-        if not plans:
-            raise _not_supported(planning)
-        self._planning = planning
-        self.freeze()
-        self._selection.add(plans)
+        with self._lock:
+            if self._planning is not None:
+                raise StateError("create_execution_plans: the graph is planned already")
+            planning = self._plan()
+            only_open = [heur_mode(h) for h in heuristics or ()] == [heur_mode.OPENSOURCE]
+            plans = [c for c in planning.candidates if c.is_open or not only_open]
+            if not plans:
+                raise _not_supported(planning)
+            self._adopt_plans(planning, plans)
 
     def create_execution_plan(self, engine_id: int, knobs: Mapping[knob_type, int] | None = None) -> None:
         """Append one plan named by what `get_engine_and_knobs_at_index` returned, and freeze the graph.
@@ -91,11 +90,9 @@ class PlannedGraph(GraphIR):
         NotSupported
             No engine offers it for this graph.
         """
-        planning = self._planning or self._plan()
-        candidate = planning.find(int(engine_id), knobs)
-        self._planning = planning
-        self.freeze()
-        self._selection.add([candidate])
+        with self._lock:
+            planning = self._planning or self._plan()
+            self._adopt_plans(planning, [planning.find(int(engine_id), knobs)])
 
     def check_support(self) -> None:
         """Raise `NotSupported` unless the selected plan serves the graph."""
@@ -115,8 +112,7 @@ class PlannedGraph(GraphIR):
 
     def build(self, heuristics: Sequence[heur_mode] | None = None, ctx: Any = None) -> None:
         """All steps: validate, plan, build."""
-        if self._planning is None:
-            self.create_execution_plans(heuristics)
+        self._ensure_planned(heuristics)
         self.build_plans()
 
     def explain(self, target: Target | str | None = None) -> Planning:
@@ -212,6 +208,19 @@ class PlannedGraph(GraphIR):
 
     # Internals.
 
+    def _ensure_planned(self, heuristics: Sequence[heur_mode] | None = None) -> None:
+        """Plan unless that is done; of several threads one does it, and the others wait for it."""
+        if self._planning is None:
+            with self._lock:
+                if self._planning is None:
+                    self.create_execution_plans(heuristics)
+
+    def _adopt_plans(self, planning: Planning, plans: Sequence[Candidate]) -> None:
+        """Freeze the graph and offer `plans`; `_planning` is set last, since other threads take it for "all is there"."""
+        self.freeze()
+        self._selection.add(plans)
+        self._planning = planning
+
     def _plan(self) -> Planning:
         return plan.plan(self.problem, self.target, catalog.ENTRIES)
 
@@ -222,18 +231,15 @@ class PlannedGraph(GraphIR):
             with self._lock:
                 built = self._built.get(index)
                 if built is None:
-                    assert self._planning is not None
-                    program = plan.build(
-                        self._selection.at(index), self._planning.problem, self._planning.target
-                    )
-                    built = self._built[index] = Executable(program, self._planning.problem, self._device())
+                    program = plan.build(self._selection.at(index), self.problem, self.target)
+                    built = self._built[index] = Executable(program, self.problem, self._device())
         return built
 
     def _device(self) -> int | str:
         """Where the plans run: "cpu" or an ordinal."""
         if self.target.is_cpu:
             return "cpu"
-        return 0 if self._handle is None else self._handle.device
+        return 0 if self._handle is None else self._handle.ordinal
 
 
 def _not_supported(planning: Planning) -> NotSupported:

@@ -258,7 +258,9 @@ def link(
         Bytes of workspace that `scratch` takes; the parts' own workspace lies behind it and is shared by all, since
         they run in order.
     """
-    alignment = max([16, *(p.alignment for p, _ in parts)])
+    # What lives between parts is aligned as they ask only if the workspace is.
+    asked = [b for p, ports in parts for port, b in p.aligned if ports[port] in scratch]
+    alignment = max([16, *(p.alignment for p, _ in parts), *asked])
     base = round_up(end, alignment)
     instructions: list[Instruction] = []
     aligned: dict[int, int] = {}

@@ -48,6 +48,8 @@ class Selection:
 
     def at(self, index: int) -> Candidate:
         """The plan with an index."""
+        if not self._plans:
+            raise StateError("the graph has no plans; call create_execution_plans() first")
         if not 0 <= index < len(self._plans):
             raise GraphError("no plan has this index", got=index, expected=f"0 to {len(self._plans) - 1}")
         return self._plans[index]
@@ -71,8 +73,7 @@ class Selection:
         NotSupported
             Every plan is barred.
         """
-        if not self._plans:
-            raise StateError("the graph has no plans; call create_execution_plans() first")
+        self.at(0)
         if self._pinned is not None:
             self.open(self._pinned)
             return self._pinned

@@ -72,13 +72,13 @@ class Target:
         """The target of a CUDA device (the thread's current one where `ordinal` is None), or the CPU where there is none."""
         if driver.device_count() == 0:
             return _KNOWN["cpu"]
-        facts = driver.device_facts(driver.current_device() if ordinal is None else ordinal)
+        facts = driver.device_info(driver.current_device() if ordinal is None else ordinal)
         arch = "sm_{}{}".format(*facts.compute_capability)
         base = _KNOWN.get(arch, replace(_KNOWN["sm_90"], arch=arch))
         return replace(
             base,
             sm_count=facts.sm_count,
-            shared_memory=facts.shared_memory_optin,
+            shared_memory=facts.shared_memory_per_block_optin,
             l2_cache=facts.l2_cache_bytes,
         )
 

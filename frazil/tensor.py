@@ -6,12 +6,14 @@ Knows nothing of nodes, buffers or devices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .dtypes import DataType, data_type, from_any
 from .enums import scalar_type, tensor_reordering
 from .errors import GraphError, StateError
+from .op import is_nested
 
 
 class TensorTable:
@@ -36,7 +38,8 @@ class TensorTable:
     def add(self, tensor: Tensor, uid: int | None) -> None:
         """Enter a new tensor under the caller's uid, or under the next free one."""
         self.guard("adding a tensor")
-        if uid is None or uid < 0:
+        uid = -1 if uid is None else tensor._integer(uid, "uid")
+        if uid < 0:
             tensor._uid, tensor._auto_uid = self._free(), True
             self._by_uid[tensor._uid] = tensor
         else:
@@ -208,6 +211,10 @@ class Tensor:
     def ragged_offset(self, value: Tensor | None) -> None:
         if value is not None and not isinstance(value, Tensor):
             raise TypeError(f"ragged_offset: a Tensor is needed, got {type(value).__name__}")
+        if value is not None and value._table is not self._table:
+            raise self._wrong(
+                "ragged_offset", f"tensor '{value._name}' of another graph", "one of this graph"
+            )
         self._assign("_ragged_offset", value)
 
     @property
@@ -266,7 +273,7 @@ class Tensor:
 
     def set_uid(self, value: int) -> Tensor:
         """Set the uid; a tensor that had it by default gets another, one that had it by choice is an error."""
-        value = int(value)
+        value = self._integer(value, "uid")
         if value < 0 or (value == self._uid and (not self._auto_uid or self._table.frozen)):
             return self
         self._table.guard(f"tensor '{self._name}' (uid {self._uid}): uid")
@@ -281,22 +288,23 @@ class Tensor:
 
     def set_ragged_offset_multiplier(self, value: int) -> Tensor:
         """Set the number of elements that one unit of the ragged offset stands for, at least 1."""
-        if value < 1:
-            raise self._wrong("ragged_offset_multiplier", value, "at least 1")
-        return self._assign("_ragged_offset_multiplier", int(value))
+        return self._assign("_ragged_offset_multiplier", self._positive(value, "ragged_offset_multiplier"))
 
     def set_reordering_type(self, value: tensor_reordering) -> Tensor:
         """Set the element order."""
-        return self._assign("_reordering", tensor_reordering(value))
+        try:
+            return self._assign("_reordering", tensor_reordering(value))
+        except ValueError:
+            raise self._wrong("reordering_type", repr(value), "a tensor_reordering") from None
 
     def set_alignment_value(self, value: int) -> Tensor:
         """Promise that every value of the tensor is a multiple of `value`, at least 1."""
-        if value < 1:
-            raise self._wrong("alignment_value", value, "at least 1")
-        return self._assign("_alignment_value", int(value))
+        return self._assign("_alignment_value", self._positive(value, "alignment_value"))
 
     def set_value(self, value: float) -> Tensor:
         """Make the tensor a compile-time constant."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self._wrong("value", repr(value), "an int or a float")
         self._assign("_pass_by_value", True)
         return self._assign("_value", value)
 
@@ -344,8 +352,8 @@ class Tensor:
         Raises
         ------
         GraphError
-            A negative extent or stride, strides of another rank, an output that overlaps itself, or a host scalar of
-            more than one element.
+            A negative extent or stride, strides of another rank, an output that overlaps itself, a host scalar that is
+            an output or has more than one element, or ragged offsets that do not fit.
         """
         if any(d < 0 for d in self.dim):
             raise self._wrong("dim", self.dim, "no negative extent")
@@ -355,13 +363,23 @@ class Tensor:
             raise self._wrong("stride", self.stride, "no negative stride")
         if self._pass_by_value and any(d != 1 for d in self.dim):
             raise self._wrong("dim of a host scalar", self.dim, "extent 1 on every axis")
-        written = self.producer is not None and not self._is_virtual
-        if (
-            written
-            and 0 not in self.dim
-            and any(s == 0 < d - 1 for d, s in zip(self.dim, self.stride, strict=True))
-        ):
-            raise self._wrong("stride of an output", self.stride, "no stride 0 on an axis longer than 1")
+        if self._pass_by_value and self.producer is not None:
+            raise self._wrong("host scalar", f"an output of node '{self.producer}'", "an input")
+        if self.producer is not None and not self._is_virtual and not is_nested(self.dim, self.stride):
+            raise self._wrong(
+                "stride of an output", f"{self.stride} for {self.dim}", "no two elements at one address"
+            )
+        if self._ragged_offset is not None:
+            self._validate_offsets(self._ragged_offset)
+
+    def _validate_offsets(self, offsets: Tensor) -> None:
+        if offsets.producer is not None:
+            raise self._wrong("ragged_offset", f"an output of node '{offsets.producer}'", "an input")
+        if offsets.data_type not in (data_type.NOT_SET, data_type.INT32, data_type.INT64):
+            raise offsets._wrong("data type of a ragged offset", offsets.data_type, "INT32 or INT64")
+        if self.dim and math.prod(offsets.dim) != self.dim[0] + 1:
+            expected = f"{self.dim[0] + 1} elements, one more than '{self._name}' has batch entries"
+            raise offsets._wrong("dim of a ragged offset", offsets.dim, expected)
 
     def __repr__(self) -> str:
         return (
@@ -382,6 +400,17 @@ class Tensor:
         setattr(self, field, value)
         self._table.version += 1
         return self
+
+    def _integer(self, value: Any, what: str) -> int:
+        if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+            raise self._wrong(what, repr(value), "an integer")
+        return int(value.__index__())
+
+    def _positive(self, value: Any, what: str) -> int:
+        number = self._integer(value, what)
+        if number < 1:
+            raise self._wrong(what, number, "at least 1")
+        return number
 
     def _integers(self, value: Sequence[int], what: str) -> tuple[int, ...]:
         try:

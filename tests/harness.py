@@ -71,10 +71,11 @@ def poisoned(
     stride = row_major(dim) if stride is None else tuple(stride)
     kind = numpy_dtype(dtype)
     count = span(dim, stride) if total is None else total
-    flat = np.full(max(count, 1) * kind.itemsize, POISON, np.uint8).view(kind)[:count]
+    memory = np.full(max(count, 1) * kind.itemsize, POISON, np.uint8)
     if total is not None or 0 in dim:
-        return flat if total is not None else np.empty(dim, kind)
-    return np.lib.stride_tricks.as_strided(flat, dim, tuple(s * kind.itemsize for s in stride))
+        return memory.view(kind)[:count] if total is not None else np.empty(dim, kind)
+    # as_strided goes by the array interface, which has no name for float8_e5m2.
+    return np.ndarray(dim, kind, buffer=memory, strides=tuple(s * kind.itemsize for s in stride))
 
 
 def values(arg: Arg, shape: tuple[int, ...], dtype: data_type, rng: np.random.Generator) -> np.ndarray:

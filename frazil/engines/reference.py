@@ -14,7 +14,8 @@ from ..program import Address, HostCall, Program, Slot, Workspace, round_up
 from ..spec import Problem, workspace_bytes
 from ..target import Target
 
-_ALIGNMENT = 64  # bytes; a cache line, so that values of neighbouring tensors do not share one
+_LINE = 64  # bytes; a cache line, so that values of neighbouring tensors do not share one
+_ALIGNMENT = 16  # bytes; what every host allocator gives, so that a plain array serves as workspace
 
 
 class ReferenceEngine:
@@ -53,7 +54,7 @@ class ReferenceEngine:
         for number, tensor in enumerate(problem.tensors):
             if tensor.is_virtual:
                 offsets[number] = end
-                end = round_up(end + workspace_bytes(tensor), _ALIGNMENT)
+                end = round_up(end + workspace_bytes(tensor), _LINE)
 
         def address(number: int) -> Address:
             return Workspace(offsets[number]) if number in offsets else Slot(number)

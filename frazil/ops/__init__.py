@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..op import Op
-from . import matmul, pointwise, reduction
+from . import conv, matmul, pointwise, reduction
 
-OPS: dict[str, Op] = {op.name: op for family in (pointwise, matmul, reduction) for op in family.OPS}
+OPS: dict[str, Op] = {op.name: op for family in (pointwise, matmul, reduction, conv) for op in family.OPS}
 
 
 def find(name: str) -> Op:

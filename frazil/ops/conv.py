@@ -1,20 +1,20 @@
-"""Convolution with one or two spatial axes. Owns the records of `conv_fprop`, `conv_dgrad` and `conv_wgrad`, and `Window`,
-the one statement of which image elements a filter meets.
+"""Convolution with one or two spatial axes: the records of `conv_fprop`, `conv_dgrad` and `conv_wgrad`.
 
-The image is (N, C, spatial), the filter (K, C, spatial), the result and its gradient (N, K, spatial). The three operations
-share extents and attributes and differ in which of the three tensors they compute. Groups are not served.
+Owns `Window`, the one statement of which image elements a filter meets. The image is (N, C, spatial), the
+filter (K, C, taps), the result and its gradient (N, K, spatial); the three operations share extents and
+attributes and differ in which of the three tensors they compute. Groups are not served.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..dtypes import data_type
+from ..dtypes import DataType, data_type
 from ..enums import convolution_mode
 from ..errors import GraphError
 from ..op import (
@@ -26,6 +26,7 @@ from ..op import (
     Case,
     Cost,
     Inferred,
+    Level,
     Op,
     Param,
     Port,
@@ -43,8 +44,8 @@ _LETTERS = {"image": "N, C", "weight": "K, C", "filter": "K, C", "loss": "N, K",
 class Window:
     """Where a filter's taps fall, one entry per spatial axis.
 
-    Along an axis, output element p and tap r meet image element `p * stride + r * dilation - pre`; image elements outside
-    the image are 0.
+    Along an axis, output element p and tap r meet image element `p * stride + r * dilation - pre`, which is 0
+    outside the image.
     """
 
     pre: tuple[int, ...]
@@ -57,7 +58,7 @@ class Window:
         return self.dilation[axis] * (taps - 1) + 1
 
     def outputs(self, axis: int, image: int, taps: int) -> int:
-        """Output extent: positions at which the filter lies within the padded image; 0 or less where it does not fit."""
+        """Output extent: positions of the filter within the padded image; 0 or less where it does not fit."""
         room = image + self.pre[axis] + self.post[axis] - self.reach(axis, taps)
         return room // self.stride[axis] + 1
 
@@ -79,15 +80,15 @@ def window(call: Call) -> Window:
     Raises
     ------
     GraphError
-        An attribute with another number of entries than there are spatial axes, or an entry that is too small.
+        An attribute whose entries are not one per spatial axis, or too small.
     """
-    rank = len(next(t for t in call.inputs.values()).dim) - 2
+    rank = len(next(iter(call.inputs.values())).dim) - 2
 
     def attribute(name: str, least: int) -> tuple[int, ...]:
         value = call.attrs[name]
         if value is None:
             return (least,) * rank
-        each = f"{rank} integers of at least {least}, one per spatial axis"
+        each = f"an integer of at least {least} per spatial axis, {rank} in all"
         fits = len(value) == rank and all(v >= least for v in value)
         call.require(fits, f"attribute {name}", got=value, expected=each)
         return value
@@ -130,7 +131,7 @@ def _declared(call: Call, port: str) -> tuple[int, ...]:
     """Extents that the user declared for the output, () where none."""
     dim = call.outputs[port].dim
     if dim:
-        rank = len(next(t for t in call.inputs.values()).dim)
+        rank = len(next(iter(call.inputs.values())).dim)
         expected = f"{rank} axes ({_LETTERS[port]}, spatial)"
         call.require(len(dim) == rank, "declared extents", port, got=dim, expected=expected)
     return dim
@@ -155,7 +156,9 @@ def _choose(
         what = "extents are ambiguous and none are declared"
         call.require(single, what, port, expected=f"set_dim or out_dims with one of {text}")
         return (*outer, *(r[0] for r in spatial))
-    fits = declared[:2] == outer and all(d in r for d, r in zip(declared[2:], spatial, strict=True))
+    channels = (declared[1], outer[1]) if port == "DX" else (outer[1], declared[1])
+    _one_group(call, port, *channels, declared, text)
+    fits = declared[0] == outer[0] and all(d in r for d, r in zip(declared[2:], spatial, strict=True))
     call.require(fits, "declared extents", port, got=declared, expected=text)
     return declared
 
@@ -164,13 +167,17 @@ def _span(possible: range) -> str:
     return str(possible[0]) if len(possible) == 1 else f"{possible[0]} to {possible[-1]}"
 
 
+def _one_group(call: Call, port: str, image: int, taps: int, got: Any, expected: str) -> None:
+    """Refuse numbers of channels that differ, by name where they would fit with groups."""
+    grouped = 0 < taps < image and image % taps == 0
+    what = f"grouped convolution ({image // taps} groups) is not served" if grouped else "channels"
+    call.require(image == taps, what, port, got=got, expected=expected)
+
+
 def _infer_fprop(call: Call) -> Mapping[str, Inferred]:
     image, weight = _operands(call)
     expected = f"({weight[0]}, {image[1]}, spatial), since the image has {image[1]} channels"
-    if image[1] != weight[1] and weight[1] and image[1] % weight[1] == 0:
-        what = f"grouped convolution ({image[1] // weight[1]} groups) is not served"
-        raise call.refuse(what, "weight", got=weight, expected=expected)
-    call.require(image[1] == weight[1], "channels", "weight", got=weight, expected=expected)
+    _one_group(call, "weight", image[1], weight[1], weight, expected)
     where, spatial = window(call), []
     for axis, (extent, taps) in enumerate(zip(image[2:], weight[2:], strict=True)):
         spatial.append(where.outputs(axis, extent, taps))
@@ -255,7 +262,7 @@ def _wgrad(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping[str
     return {"DW": _flipped(call, xp.tensordot(loss, seen, axes=(summed, summed)))}
 
 
-def _cost(results: str, taps: str) -> Any:
+def _cost(results: str, taps: str) -> Callable[[Call], Cost]:
     """Two operations per element of the output (or its gradient), channel and tap."""
 
     def cost(call: Call) -> Cost:
@@ -294,299 +301,112 @@ def _integers(op: Op, node: str, name: str, value: Any) -> tuple[int, ...]:
         raise GraphError(what, node=node, got=repr(value), expected=INTS.annotation) from None
 
 
-_H, _BF, _D = data_type.HALF, data_type.BFLOAT16, data_type.DOUBLE
-_INT8 = {"data_type": data_type.INT8, "compute": data_type.INT32}
-_DOUBLE = {"data_type": _D, "compute": _D}
+class _Types(NamedTuple):
+    """Element types of a case; None takes the operands'."""
+
+    operands: DataType
+    compute: DataType = data_type.FLOAT
+    output: DataType | None = None
+    loss: DataType | None = None
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A convolution from which a case of each of the three operations is made.
+
+    `last` makes image, weight and loss channels-last, `strides` gives theirs in this order, `layouts` gives
+    those of the outputs Y, DX and DW.
+    """
+
+    name: str
+    image: tuple[int, ...]
+    weight: tuple[int, ...]
+    attrs: Mapping[str, Any]
+    types: _Types
+    last: bool = False
+    fill: Any = "normal"
+    strides: tuple[tuple[int, ...] | None, ...] = (None, None, None)
+    layouts: tuple[tuple[int, ...] | None, ...] = (None, None, None)
+    level: Level = "smoke"
+
+    def case(self, which: int) -> Case:
+        """The case of conv_fprop (0), conv_dgrad (1) or conv_wgrad (2)."""
+        rank = len(self.image) - 2
+        padding = self.attrs.get("padding", (0,) * rank)
+        pre, post = self.attrs.get("pre_padding", padding), self.attrs.get("post_padding", padding)
+        one = (1,) * rank
+        where = Window(pre, post, self.attrs.get("stride", one), self.attrs.get("dilation", one))
+        spatial = zip(self.image[2:], self.weight[2:], strict=True)
+        result = (self.image[0], self.weight[0], *(where.outputs(a, *x) for a, x in enumerate(spatial)))
+        types, dims = self.types, (self.image, self.weight, result)
+        strides = [_channels_last(d) if self.last else s for d, s in zip(dims, self.strides, strict=True)]
+        image, weight, loss = map(Arg, dims, (None, None, types.loss), strides, (self.fill,) * 3)
+        port, dim, args = (
+            ("Y", result, {"image": image, "weight": weight}),
+            ("DX", self.image, {"loss": loss, "filter": weight}),
+            ("DW", self.weight, {"image": image, "loss": loss}),
+        )[which]
+        output = {port: Arg(dim, types.output, self.layouts[which])}
+        return Case(self.name, {**args, **self.attrs}, output, types.operands, types.compute, self.level)
+
+
+def _channels_last(dim: tuple[int, ...]) -> tuple[int, ...]:
+    steps = (prod(dim[a + 1 :]) * dim[1] for a in range(2, len(dim)))
+    return (prod(dim[1:]), 1, *steps)
+
+
+_F32, _F16, _BF16 = _Types(data_type.FLOAT), _Types(data_type.HALF), _Types(data_type.BFLOAT16)
+_F64 = _Types(data_type.DOUBLE, data_type.DOUBLE)
+_I8, _I8_32 = (_Types(data_type.INT8, data_type.INT32, t) for t in (None, data_type.INT32))
+_F8 = _Types(data_type.FP8_E4M3, data_type.FLOAT, data_type.FLOAT, data_type.FP8_E5M2)
 _BYTES = ("integers", -128, 128)
+_SAME = {"padding": (1, 1)}
+_HALVING = {"padding": (1, 1), "stride": (2, 2)}
+_UNEVEN = {"pre_padding": (2, 0), "post_padding": (0, 1)}
+_ALL_2 = {"padding": (3,), "stride": (2,), "dilation": (2,)}
 _FLIP = {"convolution_mode": convolution_mode.CONVOLUTION}
+_ODD = ((7, 1, 99, 5), (6, 1, 77, 3), (50, 1, 9, 33))
+_WIDER = ((256, 64, 10, 2), (48, 16, 8, 3), (96, 48, 8, 2))
+_REPEATED = ((0, 16, 4, 1), (4, 0, 2, 1), (0, 0, 0, 0))
+_OTHER = ((18, 9, 3, 1), (60, 20, 5, 1), (20, 6, 2, 1))
 
-
-def _last(*dim: int, **rest: Any) -> Arg:
-    """A channels-last argument."""
-    n, c, *spatial = dim
-    steps = tuple(prod(spatial[a + 1 :]) * c for a in range(len(spatial)))
-    return Arg(dim, stride=(prod(spatial) * c, 1, *steps), **rest)
-
-
-def _fprop_case(name: str, image: Arg, weight: Arg, **rest: Any) -> Case:
-    known = {k: rest.pop(k) for k in ("data_type", "compute", "level", "outputs") if k in rest}
-    return Case(name, {"image": image, "weight": weight, **rest}, **known)
-
-
-def _dgrad_case(name: str, loss: Arg, taps: Arg, result: Arg | None = None, **rest: Any) -> Case:
-    known = {k: rest.pop(k) for k in ("data_type", "compute", "level") if k in rest}
-    outputs = {} if result is None else {"DX": result}
-    return Case(name, {"loss": loss, "filter": taps, **rest}, outputs, **known)
-
-
-def _wgrad_case(name: str, image: Arg, loss: Arg, result: Arg | None = None, **rest: Any) -> Case:
-    known = {k: rest.pop(k) for k in ("data_type", "compute", "level") if k in rest}
-    outputs = {} if result is None else {"DW": result}
-    return Case(name, {"image": image, "loss": loss, **rest}, outputs, **known)
-
-
-_A = Arg
-_FPROP_CASES = (
-    _fprop_case("plain", _A((2, 3, 7, 6)), _A((4, 3, 3, 2))),
-    _fprop_case("padded", _A((2, 4, 5, 6)), _A((3, 4, 3, 3)), padding=[1, 2], stride=[1, 1], dilation=[1, 1]),
-    _fprop_case(
-        "channels_last", _last(2, 8, 6, 5), _last(4, 8, 3, 3), padding=[1, 1], stride=[2, 2], data_type=_H
-    ),
-    _fprop_case("asymmetric", _A((1, 3, 6, 5)), _A((2, 3, 3, 3)), pre_padding=[2, 0], post_padding=[0, 1]),
-    _fprop_case(
-        "dilated", _A((2, 2, 9, 11)), _A((3, 2, 3, 2)), padding=[1, 0], dilation=[2, 3], data_type=_BF
-    ),
-    _fprop_case("stride_beyond_filter", _A((2, 3, 11, 10)), _A((4, 3, 2, 1)), stride=[3, 4]),
-    _fprop_case(
-        "one_axis", _A((2, 3, 17)), _A((5, 3, 4)), padding=[3], stride=[2], dilation=[2], data_type=_H
-    ),
-    _fprop_case("one_axis_channels_last", _last(3, 8, 12), _last(4, 8, 3), padding=[1], data_type=_BF),
-    _fprop_case(
-        "flipped", _A((2, 3, 6, 7)), _A((2, 3, 3, 2)), pre_padding=[1, 2], post_padding=[0, 1], **_FLIP
-    ),
-    _fprop_case("flipped_one_axis", _A((2, 3, 8)), _A((2, 3, 3)), dilation=[2], data_type=_BF, **_FLIP),
-    _fprop_case("pointwise_filter", _last(2, 16, 4, 4), _last(8, 16, 1, 1), data_type=_BF),
-    _fprop_case("one_output", _A((3, 4, 5, 3)), _A((6, 4, 5, 3))),
-    _fprop_case(
-        "size_one_axes_odd_strides",
-        _A((1, 6, 1, 1), stride=(7, 1, 99, 5)),
-        _A((4, 6, 1, 1), stride=(6, 1, 77, 3)),
-    ),
-    _fprop_case("one_channel_odd_stride", _A((2, 1, 5, 5), stride=(25, 13, 5, 1)), _A((3, 1, 2, 2))),
-    _fprop_case(
-        "wider_buffer", _A((2, 3, 5, 4), stride=(256, 64, 10, 2)), _A((2, 3, 2, 2), stride=(48, 16, 8, 3))
-    ),
-    _fprop_case("broadcast", _A((3, 2, 4, 4), stride=(0, 16, 4, 1)), _A((2, 2, 2, 2), stride=(4, 0, 2, 1))),
-    _fprop_case(
-        "other_output_layout",
-        _last(2, 3, 4, 4),
-        _A((2, 3, 2, 2)),
-        outputs={"Y": _A((2, 2, 3, 3), stride=(18, 9, 3, 1))},
-    ),
-    _fprop_case("float64", _A((2, 3, 6, 6)), _A((4, 3, 3, 3)), padding=[1, 1], stride=[2, 1], **_DOUBLE),
-    _fprop_case(
-        "int8_to_int32",
-        _last(2, 32, 6, 6, fill=_BYTES),
-        _last(4, 32, 3, 3, fill=_BYTES),
-        outputs={"Y": _A((2, 4, 4, 4), data_type.INT32)},
-        **_INT8,
-    ),
-    _fprop_case("int8_saturates", _A((1, 9, 3), fill=_BYTES), _A((2, 9, 2), fill=_BYTES), **_INT8),
-    _fprop_case(
-        "fp8_to_float",
-        _last(1, 16, 5, 5),
-        _last(8, 16, 3, 3),
-        outputs={"Y": _A((1, 8, 3, 3), data_type.FLOAT)},
-        data_type=data_type.FP8_E4M3,
-    ),
-    _fprop_case("no_batch", _A((0, 3, 5, 5)), _A((2, 3, 3, 3))),
-    _fprop_case("no_channels", _A((2, 0, 5, 5)), _A((2, 0, 3, 3))),
-    _fprop_case("no_filters", _A((2, 3, 5, 5)), _A((0, 3, 3, 3))),
-    _fprop_case(
-        "sum_of_ones_half", _A((1, 1024, 2, 2), fill="ones"), _A((1, 1024, 2, 2), fill="ones"), data_type=_H
-    ),
-    _fprop_case(
-        "padding_beyond_filter",
-        _A((1, 2, 2, 3)),
-        _A((2, 2, 2, 2)),
-        padding=[3, 4],
-        stride=[2, 3],
-        level="full",
-    ),
-    _fprop_case(
-        "resnet_layer", _last(2, 64, 14, 14), _last(64, 64, 3, 3), padding=[1, 1], data_type=_BF, level="full"
-    ),
-    _fprop_case(
-        "bench_resnet_3x3",
-        _last(64, 128, 28, 28),
-        _last(128, 128, 3, 3),
-        padding=[1, 1],
-        data_type=_BF,
-        level="bench",
-    ),
-    _fprop_case(
-        "bench_resnet_1x1", _last(64, 256, 56, 56), _last(64, 256, 1, 1), data_type=_BF, level="bench"
-    ),
-    _fprop_case(
-        "bench_resnet_stem",
-        _last(64, 3, 224, 224),
-        _last(64, 3, 7, 7),
-        padding=[3, 3],
-        stride=[2, 2],
-        data_type=_BF,
-        level="bench",
-    ),
-)
-
-_DGRAD_CASES = (
-    _dgrad_case("plain", _A((2, 4, 5, 5)), _A((4, 3, 3, 2))),
-    _dgrad_case("padded", _A((2, 3, 5, 6)), _A((3, 4, 3, 3)), padding=[1, 1], stride=[1, 1], dilation=[1, 1]),
-    _dgrad_case(
-        "channels_last",
-        _last(2, 4, 3, 3),
-        _last(4, 8, 3, 3),
-        _A((2, 8, 6, 5)),
-        padding=[1, 1],
-        stride=[2, 2],
-        data_type=_H,
-    ),
-    _dgrad_case("asymmetric", _A((1, 2, 6, 4)), _A((2, 3, 3, 3)), pre_padding=[2, 0], post_padding=[0, 1]),
-    _dgrad_case(
-        "dilated", _A((2, 3, 7, 8)), _A((3, 2, 3, 2)), padding=[1, 0], dilation=[2, 3], data_type=_BF
-    ),
-    _dgrad_case(
-        "stride_beyond_filter", _A((2, 4, 4, 3)), _A((4, 3, 2, 1)), _A((2, 3, 11, 12)), stride=[3, 4]
-    ),
-    _dgrad_case(
-        "one_axis",
-        _A((2, 5, 9)),
-        _A((5, 3, 4)),
-        _A((2, 3, 17)),
-        padding=[3],
-        stride=[2],
-        dilation=[2],
-        data_type=_H,
-    ),
-    _dgrad_case(
-        "flipped", _A((2, 2, 5, 7)), _A((2, 3, 3, 2)), pre_padding=[1, 2], post_padding=[0, 1], **_FLIP
-    ),
-    _dgrad_case("pointwise_filter", _last(2, 8, 4, 4), _last(8, 16, 1, 1), data_type=_BF),
-    _dgrad_case(
-        "size_one_axes_odd_strides",
-        _A((1, 4, 1, 1), stride=(7, 1, 99, 5)),
-        _A((4, 6, 1, 1), stride=(6, 1, 77, 3)),
-    ),
-    _dgrad_case("broadcast", _A((2, 3, 4, 4), stride=(0, 0, 0, 0)), _A((3, 2, 2, 2), stride=(0, 4, 2, 1))),
-    _dgrad_case(
-        "wider_buffer", _A((2, 3, 5, 4), stride=(256, 64, 10, 2)), _A((3, 2, 2, 2), stride=(48, 16, 8, 3))
-    ),
-    _dgrad_case(
-        "other_output_layout",
-        _last(2, 3, 3, 3),
-        _A((3, 2, 2, 2)),
-        _A((2, 2, 4, 4), stride=(40, 20, 5, 1)),
-        data_type=_BF,
-    ),
-    _dgrad_case(
-        "float64",
-        _A((2, 4, 3, 4)),
-        _A((4, 3, 3, 3)),
-        _A((2, 3, 6, 4)),
-        padding=[1, 1],
-        stride=[2, 1],
-        **_DOUBLE,
-    ),
-    _dgrad_case(
-        "int8_to_int32",
-        _last(2, 32, 4, 4, fill=_BYTES),
-        _last(32, 4, 3, 3, fill=_BYTES),
-        _A((2, 4, 6, 6), data_type.INT32),
-        **_INT8,
-    ),
-    _dgrad_case(
-        "fp8_formats_mixed",
-        _last(1, 8, 3, 3, data_type=data_type.FP8_E5M2),
-        _last(8, 16, 3, 3, data_type=data_type.FP8_E4M3),
-        _A((1, 16, 5, 5), data_type.FLOAT),
-        data_type=data_type.FP8_E4M3,
-    ),
-    _dgrad_case("no_batch", _A((0, 2, 3, 3)), _A((2, 3, 3, 3))),
-    _dgrad_case("no_filters", _A((2, 0, 3, 3)), _A((0, 3, 3, 3))),
-    _dgrad_case(
-        "bench_resnet_3x3",
-        _last(64, 128, 28, 28),
-        _last(128, 128, 3, 3),
-        padding=[1, 1],
-        data_type=_BF,
-        level="bench",
-    ),
-)
-
-_WGRAD_CASES = (
-    _wgrad_case("plain", _A((2, 3, 7, 6)), _A((2, 4, 5, 5))),
-    _wgrad_case("padded", _A((2, 4, 5, 6)), _A((2, 3, 5, 6)), padding=[1, 1], stride=[1, 1], dilation=[1, 1]),
-    _wgrad_case(
-        "channels_last",
-        _last(2, 8, 6, 5),
-        _last(2, 4, 3, 3),
-        _A((4, 8, 3, 3)),
-        padding=[1, 1],
-        stride=[2, 2],
-        data_type=_H,
-    ),
-    _wgrad_case("asymmetric", _A((1, 3, 6, 5)), _A((1, 2, 6, 4)), pre_padding=[2, 0], post_padding=[0, 1]),
-    _wgrad_case(
-        "dilated", _A((2, 2, 9, 11)), _A((2, 3, 7, 8)), padding=[1, 0], dilation=[2, 3], data_type=_BF
-    ),
-    _wgrad_case(
-        "stride_beyond_filter", _A((2, 3, 11, 10)), _A((2, 4, 4, 3)), _A((4, 3, 2, 1)), stride=[3, 4]
-    ),
-    _wgrad_case(
-        "one_axis",
-        _A((2, 3, 17)),
-        _A((2, 5, 9)),
-        _A((5, 3, 4)),
-        padding=[3],
-        stride=[2],
-        dilation=[2],
-        data_type=_H,
-    ),
-    _wgrad_case(
-        "flipped", _A((2, 3, 6, 7)), _A((2, 2, 5, 9)), pre_padding=[1, 2], post_padding=[0, 1], **_FLIP
-    ),
-    _wgrad_case("pointwise_filter", _last(2, 16, 4, 4), _last(2, 8, 4, 4), data_type=_BF),
-    _wgrad_case(
-        "size_one_axes_odd_strides",
-        _A((1, 6, 1, 1), stride=(7, 1, 99, 5)),
-        _A((1, 4, 1, 1), stride=(9, 1, 77, 3)),
-    ),
-    _wgrad_case("broadcast", _A((3, 2, 4, 4), stride=(0, 16, 4, 1)), _A((3, 2, 3, 3), stride=(0, 0, 0, 0))),
-    _wgrad_case(
-        "wider_buffer", _A((2, 3, 5, 4), stride=(256, 64, 10, 2)), _A((2, 2, 4, 3), stride=(48, 16, 4, 1))
-    ),
-    _wgrad_case(
-        "other_output_layout",
-        _last(2, 3, 4, 4),
-        _A((2, 2, 3, 3)),
-        _A((2, 3, 2, 2), stride=(20, 6, 2, 1)),
-        data_type=_BF,
-    ),
-    _wgrad_case(
-        "float64",
-        _A((2, 3, 6, 4)),
-        _A((2, 4, 3, 4)),
-        _A((4, 3, 3, 3)),
-        padding=[1, 1],
-        stride=[2, 1],
-        **_DOUBLE,
-    ),
-    _wgrad_case(
-        "int8_to_int32",
-        _last(4, 8, 9, 9, fill=_BYTES),
-        _last(4, 4, 7, 7, fill=_BYTES),
-        _A((4, 8, 3, 3), data_type.INT32),
-        **_INT8,
-    ),
-    _wgrad_case("no_batch", _A((0, 3, 5, 5)), _A((0, 2, 3, 3))),
-    _wgrad_case(
-        "sum_of_ones_half", _A((1, 1, 64, 64), fill="ones"), _A((1, 1, 64, 64), fill="ones"), data_type=_H
-    ),
-    _wgrad_case(
-        "bench_resnet_3x3",
-        _last(64, 128, 28, 28),
-        _last(64, 128, 28, 28),
-        padding=[1, 1],
-        data_type=_BF,
-        level="bench",
-    ),
+_LAYERS = (
+    _Layer("plain", (2, 3, 7, 6), (4, 3, 3, 2), {}, _F32),
+    _Layer("same_extents", (2, 4, 5, 6), (3, 4, 3, 3), {**_SAME, "stride": (1, 1), "dilation": (1, 1)}, _F32),
+    _Layer("channels_last", (2, 8, 6, 5), (4, 8, 3, 3), _HALVING, _F16, last=True),
+    _Layer("asymmetric", (1, 3, 6, 5), (2, 3, 3, 3), _UNEVEN, _F32),
+    _Layer("dilated", (2, 2, 9, 11), (3, 2, 3, 2), {"padding": (1, 0), "dilation": (2, 3)}, _BF16),
+    _Layer("stride_beyond_filter", (2, 3, 11, 10), (4, 3, 2, 1), {"stride": (3, 4)}, _F32),
+    _Layer("padding_beyond_filter", (1, 2, 2, 3), (2, 2, 2, 2), {"padding": (3, 4), "stride": (2, 3)}, _F32),
+    _Layer("one_axis", (2, 3, 17), (5, 3, 4), _ALL_2, _F16),
+    _Layer("one_axis_channels_last", (3, 8, 12), (4, 8, 3), {"padding": (1,)}, _BF16, last=True),
+    _Layer("flipped", (2, 3, 6, 7), (2, 3, 3, 2), {**_UNEVEN, **_FLIP}, _F32),
+    _Layer("flipped_one_axis", (2, 3, 8), (2, 3, 3), {"dilation": (2,), **_FLIP}, _BF16),
+    _Layer("pointwise_filter", (2, 16, 4, 4), (8, 16, 1, 1), {}, _BF16, last=True),
+    _Layer("one_output", (3, 4, 5, 3), (6, 4, 5, 3), {}, _F32),
+    _Layer("size_one_axes_odd_strides", (1, 6, 1, 1), (4, 6, 1, 1), {}, _F32, strides=_ODD),
+    _Layer("one_channel", (2, 1, 5, 5), (3, 1, 2, 2), {}, _F32, strides=((25, 13, 5, 1), None, None)),
+    _Layer("wider_buffer", (2, 3, 5, 4), (2, 3, 2, 2), {}, _F32, strides=_WIDER),
+    _Layer("broadcast", (3, 2, 4, 4), (2, 2, 2, 2), {}, _F32, strides=_REPEATED),
+    _Layer("other_output_layout", (2, 3, 4, 4), (2, 3, 2, 2), {}, _BF16, last=True, layouts=_OTHER),
+    _Layer("float64", (2, 3, 6, 6), (4, 3, 3, 3), {**_SAME, "stride": (2, 1)}, _F64),
+    _Layer("int8_to_int32", (2, 32, 6, 6), (4, 32, 3, 3), {}, _I8_32, last=True, fill=_BYTES),
+    _Layer("int8_saturates", (1, 9, 3), (2, 9, 2), {}, _I8, fill=_BYTES),
+    _Layer("fp8_to_float", (1, 16, 5, 5), (8, 16, 3, 3), {}, _F8, last=True),
+    _Layer("no_batch", (0, 3, 5, 5), (2, 3, 3, 3), {}, _F32),
+    _Layer("no_channels", (2, 0, 5, 5), (2, 0, 3, 3), {}, _F32),
+    _Layer("no_filters", (2, 3, 5, 5), (0, 3, 3, 3), {}, _F32),
+    _Layer("long_sums", (1, 256, 3, 66), (64, 256, 3, 3), {}, _F16, fill="ones", level="full"),
+    _Layer("resnet_layer", (2, 64, 14, 14), (64, 64, 3, 3), _SAME, _BF16, last=True, level="full"),
+    _Layer("bench_resnet_3x3", (64, 128, 28, 28), (128, 128, 3, 3), _SAME, _BF16, last=True, level="bench"),
+    _Layer("bench_resnet_1x1", (64, 256, 56, 56), (64, 256, 1, 1), {}, _BF16, last=True, level="bench"),
+    _Layer("bench_resnet_2x", (64, 128, 56, 56), (128, 128, 3, 3), _HALVING, _BF16, last=True, level="bench"),
 )
 
 _ATTRS = (
     Attr("pre_padding", None, optional(INTS), "Zeros before the image, per spatial axis."),
     Attr("post_padding", None, optional(INTS), "Zeros behind the image, per spatial axis."),
-    Attr(
-        "stride", None, optional(INTS), "Step between output positions, per spatial axis; 1 where left out."
-    ),
+    Attr("stride", None, optional(INTS), "Step between positions, per spatial axis; 1 where left out."),
     Attr("dilation", None, optional(INTS), "Step between filter taps, per spatial axis; 1 where left out."),
     Attr(
         "convolution_mode",
@@ -599,7 +419,7 @@ _PADDING = Param(
     "padding",
     None,
     "Sequence[int] | None",
-    "Zeros on either side, per spatial axis; 0 where no padding is given. Stands for equal pre_padding and post_padding.",
+    "Zeros on either side, per spatial axis: equal pre_padding and post_padding; 0 where none is given.",
 )
 _IMAGE = Port("image", "(N, C, W) or (N, C, H, W).")
 _LOSS = Port("loss", "Gradient of the convolution's output, (N, K, spatial).")
@@ -607,7 +427,13 @@ _EXTENT = "floor((image + pre + post - dilation (taps - 1) - 1) / stride) + 1"
 
 
 def _op(name: str, inputs: tuple[Port, Port], output: Port, **rest: Any) -> Op:
-    order = (*(p.name for p in inputs), _PADDING, "stride", "dilation", "convolution_mode")
+    order: tuple[str | Param, ...] = (
+        *(p.name for p in inputs),
+        _PADDING,
+        "stride",
+        "dilation",
+        "convolution_mode",
+    )
     return Op(
         name=name,
         inputs=inputs,
@@ -629,30 +455,27 @@ OPS = (
         infer=_infer_fprop,
         reference=_fprop,
         cost=_cost("Y", "weight"),
-        cases=_FPROP_CASES,
+        cases=tuple(layer.case(0) for layer in _LAYERS),
         doc="Convolution of an image with a filter, over one or two spatial axes.",
     ),
     _op(
         "conv_dgrad",
         (_LOSS, Port("filter", "The convolution's weight, (K, C, taps), of the loss's type.")),
-        Port("DX", "(N, C, spatial) in the loss's memory order; declare extents that a stride leaves open."),
+        Port("DX", "(N, C, spatial) in the loss's memory order; declare extents that are not unique."),
         infer=_infer_dgrad,
         reference=_dgrad,
         cost=_cost("loss", "filter"),
-        cases=_DGRAD_CASES,
+        cases=tuple(layer.case(1) for layer in _LAYERS),
         doc="Gradient of `conv_fprop` with respect to its image.",
     ),
     _op(
         "conv_wgrad",
         (_IMAGE, _LOSS),
-        Port(
-            "DW",
-            "(K, C, taps) in the image's memory order; declare extents that stride or dilation leave open.",
-        ),
+        Port("DW", "(K, C, taps) in the image's memory order; declare extents that are not unique."),
         infer=_infer_wgrad,
         reference=_wgrad,
         cost=_cost("loss", "DW"),
-        cases=_WGRAD_CASES,
+        cases=tuple(layer.case(2) for layer in _LAYERS),
         doc="Gradient of `conv_fprop` with respect to its weight.",
     ),
 )

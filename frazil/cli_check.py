@@ -1,0 +1,125 @@
+"""The check behind `frazil run`: the same graph, computed in float64 by the reference engine.
+
+Owns how a graph is widened to float64 and how far a result may lie from the wide one. The operations' references are
+written once for float32 and float64, so this shows what the plan's arithmetic and roundings cost, for any engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .api import Graph
+from .cli_inputs import allocate
+from .cli_plan import restored
+from .dtypes import FLOATING, INTEGRAL, cast, data_type, numpy_dtype
+from .errors import GraphError
+from .tensor import Tensor
+
+# Relative to the largest magnitude of a result: float32 arithmetic, its sums in any order.
+_ARITHMETIC = 2e-5
+# Roundings of values between nodes add up on their way to an output.
+_AMPLIFIED = 4.0
+# Of integers and booleans, which jump where a float on their way lies on an edge.
+_MAY_DIFFER = 1e-3
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far an output is from the expected one, and how far it may be, both at the element that is worst."""
+
+    error: float
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the output is as expected; NaN is no error."""
+        return self.error <= self.allowed
+
+    def __str__(self) -> str:
+        return f"error {self.error:.2g}, allowed {self.allowed:.2g}: {'ok' if self.ok else 'WRONG'}"
+
+
+def widened(graph: Graph) -> tuple[Graph | None, str]:
+    """The graph in float64 for the reference engine, and how much of it is; None where float64 would change nothing."""
+    text = graph.to_json()
+    document = json.loads(text)
+    for node in document["nodes"]:
+        if data_type[node["compute_data_type"]] in FLOATING:
+            node["compute_data_type"] = "DOUBLE"
+    arithmetic = json.dumps(document)
+    for tensor in document["tensors"]:
+        if data_type[tensor["data_type"]] in FLOATING:
+            tensor["data_type"] = "DOUBLE"
+    if document == json.loads(text):
+        return None, "float64 would change nothing"
+    try:
+        return restored(json.dumps(document), "cpu"), "with all floats in float64"
+    except GraphError:  # an operation that is defined for narrow types alone
+        return restored(arithmetic, "cpu"), "with its arithmetic in float64"
+
+
+def expected(wide: Graph, inputs: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """Outputs of a widened graph by uid, from the inputs of the original by uid."""
+    wide.build()
+    pack: dict[int, Any] = {}
+    for tensor in wide.get_inputs():
+        array = inputs[tensor.uid]
+        pack[tensor.uid] = array.astype(numpy_dtype(tensor.data_type))
+    results = {t.uid: allocate(t, 0) for t in wide.get_outputs()}
+    wide.execute({**pack, **results}, wide.empty_workspace())
+    return results
+
+
+def compare(graph: Graph, tensor: Tensor, actual: np.ndarray, wide: np.ndarray) -> Comparison:
+    """An output of a graph against the same output computed in float64."""
+    return within(actual, wide, tensor.data_type, _between(graph, tensor))
+
+
+def within(
+    actual: np.ndarray, wide: np.ndarray, dtype: data_type, between: Sequence[data_type] = ()
+) -> Comparison:
+    """A result against a float64 one, rounded to the result's type.
+
+    Allowed are the error of float32 arithmetic and of roundings to the types `between` nodes, relative to the largest
+    magnitude, and one unit in the last place of the result's type.
+    """
+    if actual.size == 0:
+        return Comparison(0.0, 0.0)
+    wanted = cast(wide, dtype).astype(np.float64)
+    got = actual.astype(np.float64)
+    if dtype in INTEGRAL:
+        return Comparison(float(np.mean(got != wanted)), _MAY_DIFFER)
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    finite = np.isfinite(wanted) & np.isfinite(got)
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0.0, np.where(finite, np.abs(got - wanted), np.inf))
+    scale = float(np.max(np.abs(wanted), where=np.isfinite(wanted), initial=0.0))
+    share = _ARITHMETIC + _AMPLIFIED * max((_epsilon(t) for t in between), default=0.0)
+    magnitude = np.where(np.isfinite(wanted), np.abs(wanted), 0.0)
+    allowed = share * scale + _epsilon(dtype) * magnitude + _smallest(dtype)
+    worst = int(np.argmax(error - allowed))
+    return Comparison(float(error.flat[worst]), float(allowed.flat[worst]))
+
+
+def _between(graph: Graph, tensor: Tensor) -> list[data_type]:
+    """Types of the floating values that some node writes and another reads."""
+    return [
+        t.data_type
+        for n in graph.nodes
+        for t in n.read()
+        if t.producer is not None and t is not tensor and t.data_type in FLOATING
+    ]
+
+
+def _epsilon(dtype: data_type) -> float:
+    return float(ml_dtypes.finfo(numpy_dtype(dtype)).eps)
+
+
+def _smallest(dtype: data_type) -> float:
+    return float(ml_dtypes.finfo(numpy_dtype(dtype)).smallest_subnormal)

@@ -1,0 +1,103 @@
+"""Integers that address and count, made up so that they are valid: lengths, their sums, offsets of packed tensors, pages.
+
+Owns the sequences of an attention graph, one set for queries and one for keys, from which all of those follow. An input
+that it does not know is left to the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .graph import GraphIR, Node
+from .tensor import Tensor
+
+# Ports whose token axis runs over keys; every other packed tensor of an attention node runs over queries.
+_OVER_KEYS = frozenset({"k", "v", "dK", "dV"})
+_LENGTHS = {"seq_len_q": "q", "seq_len_kv": "kv"}
+_SUMS = {"cu_seq_len_q": "q", "cu_seq_len_kv": "kv"}
+_PAGES = {"paged_attention_k_table": "k", "paged_attention_v_table": "v"}
+
+
+class Sequences:
+    """Values for the addressing inputs of one graph.
+
+    Parameters
+    ----------
+    given
+        Values that the user gave: an object with an `array` by tensor.
+    """
+
+    def __init__(self, graph: GraphIR, given: Mapping[Tensor, Any], rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._values: dict[Tensor, np.ndarray] = {}
+        for node in graph.nodes:
+            if {"q", "k"} <= node.inputs.keys():
+                self._describe(node, given)
+
+    def fill(self, tensor: Tensor) -> np.ndarray | None:
+        """Values for an input in its own shape, or None where it holds something else."""
+        found = self._values.get(tensor)
+        return (
+            None
+            if found is None or found.size != np.prod(tensor.dim, dtype=int)
+            else found.reshape(tensor.dim)
+        )
+
+    def _describe(self, node: Node, given: Mapping[Tensor, Any]) -> None:
+        """Add what one attention node addresses with."""
+        q, k = node.inputs["q"], node.inputs["k"]
+        if len(q.dim) != 4 or len(k.dim) != 4:
+            return
+        table = node.inputs.get("paged_attention_k_table")
+        longest = {"q": q.dim[2], "kv": k.dim[2]}
+        if table is not None:
+            longest["kv"] = node.attrs.get("paged_attention_max_seq_len_kv") or table.dim[2] * k.dim[2]
+        lengths = {side: self._lengths(node, side, q.dim[0], longest[side], given) for side in ("q", "kv")}
+        if longest["q"] == longest["kv"] and not any(
+            node.inputs.get(p) in given for p in (*_LENGTHS, *_SUMS)
+        ):
+            lengths["kv"] = lengths["q"]
+        sums = {side: np.concatenate([[0], np.cumsum(values)]) for side, values in lengths.items()}
+        for port, side in _LENGTHS.items():
+            self._set(node.inputs.get(port), lengths[side])
+        for port, side in _SUMS.items():
+            self._set(node.inputs.get(port), sums[side])
+        for port, paged in _PAGES.items():
+            pages = node.inputs.get(port)
+            if pages is not None:
+                count = int(np.prod(pages.dim))
+                blocks = node.inputs[paged].dim[0]
+                self._set(pages, self._rng.permutation(np.arange(max(count, blocks)) % blocks)[:count])
+        for port, packed in (*node.inputs.items(), *node.outputs.items()):
+            if isinstance(packed, Tensor) and packed.ragged_offset is not None:
+                self._set(packed.ragged_offset, _offsets(packed, sums["kv" if port in _OVER_KEYS else "q"]))
+
+    def _lengths(
+        self, node: Node, side: str, batch: int, most: int, given: Mapping[Tensor, Any]
+    ) -> np.ndarray:
+        """Lengths of the sequences on one side: as given, else from a quarter to all of the declared extent."""
+        counts, totals = (node.inputs.get(f"{kind}_{side}") for kind in ("seq_len", "cu_seq_len"))
+        if counts is not None and counts in given:
+            return np.asarray(given[counts].array, np.int64).reshape(-1)
+        if totals is not None and totals in given:
+            return np.diff(np.asarray(given[totals].array, np.int64).reshape(-1))
+        return self._rng.integers(min(most, 1 + most // 4), most + 1, batch)
+
+    def _set(self, tensor: Tensor | None, values: np.ndarray | None) -> None:
+        """Note the values of an input; one that would need two different ones is left to the user."""
+        if tensor is None or tensor.producer is not None:
+            return
+        known = self._values.get(tensor)
+        if values is None or (known is not None and not np.array_equal(known, values)):
+            values = np.empty(0, np.int64)
+        self._values[tensor] = values
+
+
+def _offsets(packed: Tensor, sums: np.ndarray) -> np.ndarray | None:
+    """Where each sequence of a packed (B, H, S, D) tensor starts, in units of its multiplier."""
+    elements = sums * packed.stride[2]
+    unit = packed.ragged_offset_multiplier
+    return None if len(packed.dim) != 4 or np.any(elements % unit) else elements // unit
