@@ -270,23 +270,28 @@ class Graph(PlannedGraph):
         StateError
             This graph is not empty.
         """
+        if len(arguments) not in (1, 2):
+            raise TypeError(f"deserialize(data) or deserialize(handle, data), got {len(arguments)} arguments")
         *handles, data = arguments
-        if handles and handles[0] is not None:
-            self._handle = checked(handles[0])
+        handle = checked(handles[0]) if handles and handles[0] is not None else self._handle
         if isinstance(data, str):
-            self._dynamic = serialize.graph_from_json(self, data)
-            self.validate()
+            self._dynamic, self._handle = serialize.graph_from_json(self, data), handle
             return
-        stored = serialize.plan_from_bytes(bytes(data))
+        stored = serialize.plan_from_bytes(_as_bytes(data))
         if stored.program is None and enforce_precompiled:
             raise GraphError(
                 "plan file: enforce_precompiled", got="a plan without kernels", expected="one with kernels"
             )
-        target = Target.named(stored.arch).limited(stored.sm_count)
-        if self._handle is not None and self._handle.target.arch != stored.arch:
-            raise GraphError("plan file: architecture", got=stored.arch, expected=self._handle.target.arch)
-        self._dynamic = serialize.graph_from_json(self, stored.graph)
-        self._wanted = target
+        here = self._wanted if handle is None else handle.target
+        if here is not None and here.arch != stored.arch:
+            raise GraphError("plan file: architecture", got=stored.arch, expected=here.arch)
+        if here is None:
+            here = Target.current()
+        target = here if here.arch == stored.arch else Target.named(stored.arch)
+        self._dynamic, self._handle = serialize.graph_from_json(self, stored.graph), handle
+        self._wanted = target.limited(stored.sm_count)
+        if stored.program is not None and stored.program.tensors != self.problem.tensors:
+            raise GraphError("plan file: tensors of the program", expected="those of its graph")
         self.create_execution_plan(stored.id, stored.knobs)
         if stored.program is not None:
             self._built[0] = Executable(stored.program, self.problem, self._device())
@@ -359,6 +364,18 @@ def _with_defaults(
     named = pack if isinstance(pack, Mapping) else dict(pairs(pack, uids))
     missing = {t.uid: b for t, b in defaults.items() if not any(k in named for k in (t, t.uid, t.name))}
     return {**missing, **named}
+
+
+def _as_bytes(data: Any) -> bytes:
+    """A plan file given as bytes or as a list of their values."""
+    if not isinstance(data, (bytes, bytearray, memoryview, list, tuple)):
+        raise TypeError(
+            f"deserialize: bytes, a list of byte values or a JSON string, got {type(data).__name__}"
+        )
+    try:
+        return bytes(data)
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"plan file: no list of byte values ({error})") from None
 
 
 def _torch_uint8(like: Any) -> Any:

@@ -31,18 +31,19 @@ _MAY_DIFFER = 1e-3
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far an output is from the expected one, and how far it may be, both at the element that is worst."""
+    """The largest error of an output, and the largest share that an error has of what is allowed at its element."""
 
     error: float
-    allowed: float
+    share: float
 
     @property
     def ok(self) -> bool:
-        """Whether the output is as expected; NaN is no error."""
-        return self.error <= self.allowed
+        """Whether the output is as expected."""
+        return self.share <= 1
 
     def __str__(self) -> str:
-        return f"error {self.error:.2g}, allowed {self.allowed:.2g}: {'ok' if self.ok else 'WRONG'}"
+        verdict = "ok" if self.ok else "WRONG"
+        return f"largest error {self.error:.2g}, {self.share:.0%} of what is allowed: {verdict}"
 
 
 def widened(graph: Graph) -> tuple[Graph | None, str]:
@@ -91,20 +92,24 @@ def within(
     """
     if actual.size == 0:
         return Comparison(0.0, 0.0)
-    wanted = cast(wide, dtype).astype(np.float64)
-    got = actual.astype(np.float64)
+    rounded = cast(wide, dtype).astype(np.float64)
+    got, wide = actual.astype(np.float64), wide.astype(np.float64)
     if dtype in INTEGRAL:
-        return Comparison(float(np.mean(got != wanted)), _MAY_DIFFER)
-    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
-    finite = np.isfinite(wanted) & np.isfinite(got)
+        differing = float(np.mean(got != rounded))
+        return Comparison(differing, differing / _MAY_DIFFER)
+    epsilon, smallest = _epsilon(dtype), float(ml_dtypes.finfo(numpy_dtype(dtype)).smallest_subnormal)
     with np.errstate(invalid="ignore"):
-        error = np.where(same, 0.0, np.where(finite, np.abs(got - wanted), np.inf))
-    scale = float(np.max(np.abs(wanted), where=np.isfinite(wanted), initial=0.0))
+        # What the type cannot hold is expected as the type has it: saturated, or infinite.
+        held = np.abs(rounded - wide) <= epsilon * np.abs(wide) + smallest
+        wanted = np.where(held, wide, rounded)
+        error = np.abs(got - wanted)
+    finite = np.isfinite(wanted)
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    error = np.where(finite & np.isfinite(got), error, np.where(same, 0.0, np.inf))
+    magnitude = np.where(finite, np.abs(wanted), 0.0)
     share = _ARITHMETIC + _AMPLIFIED * max((_epsilon(t) for t in between), default=0.0)
-    magnitude = np.where(np.isfinite(wanted), np.abs(wanted), 0.0)
-    allowed = share * scale + _epsilon(dtype) * magnitude + _smallest(dtype)
-    worst = int(np.argmax(error - allowed))
-    return Comparison(float(error.flat[worst]), float(allowed.flat[worst]))
+    allowed = share * magnitude.max() + epsilon * magnitude + smallest
+    return Comparison(float(error.max()), float((error / allowed).max()))
 
 
 def _between(graph: Graph, tensor: Tensor) -> list[data_type]:
@@ -119,7 +124,3 @@ def _between(graph: Graph, tensor: Tensor) -> list[data_type]:
 
 def _epsilon(dtype: data_type) -> float:
     return float(ml_dtypes.finfo(numpy_dtype(dtype)).eps)
-
-
-def _smallest(dtype: data_type) -> float:
-    return float(ml_dtypes.finfo(numpy_dtype(dtype)).smallest_subnormal)

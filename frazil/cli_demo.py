@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .api import Graph
+from .cli_check import Comparison
 from .cli_plan import here
 from .cli_run import measured, timing
 from .cli_text import columns, labelled, progress
@@ -52,8 +53,8 @@ class Report:
 def demo(shape: Shape, seed: int) -> Report:
     """Plan, execute and check attention on made-up activations."""
     q, k, v = activations(shape, seed)
-    start = time.perf_counter()
     graph, note = here(lambda target: describe(shape, target))
+    start = time.perf_counter()
     graph.build()
     built = time.perf_counter() - start
     o = np.empty((shape.batch, shape.heads, shape.seq, shape.dim), q.dtype)
@@ -61,18 +62,18 @@ def demo(shape: Shape, seed: int) -> Report:
     with progress(_REPEAT + shape.heads, "running", graph.plans[0].expected_us * 1e-6 * _REPEAT) as step:
         times = measured(graph, {"q": q, "k": k, "v": v, "O": o, "LSE": lse}, _REPEAT, step)
         checks = _check(shape, (q, k, v), (o, lse), step)
-    rows = [
-        (name, f"largest error {e:.2g}", f"{share:.0%} of what is allowed", "ok" if share <= 1 else "WRONG")
-        for name, e, share in checks
-    ]
     lines = [
         f"Causal attention in bfloat16: Q {_text(q)}, K and V {_text(k)}",
         *([note] if note else []),
         labelled("plan", str(graph.explain())),
         labelled("time", timing("plan and build", built, times)),
-        labelled("check", "against float64, written out in NumPy\n" + columns(rows, indent=0)),
+        labelled(
+            "check",
+            "against float64, written out in NumPy\n"
+            + columns([(n, str(c)) for n, c in checks.items()], indent=0),
+        ),
     ]
-    return Report("\n".join(lines), all(share <= 1 for _, _, share in checks), graph)
+    return Report("\n".join(lines), all(c.ok for c in checks.values()), graph)
 
 
 def describe(shape: Shape, target: Target | str) -> Graph:
@@ -122,8 +123,8 @@ def _rotated(x: np.ndarray) -> np.ndarray:
 
 def _check(
     shape: Shape, inputs: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...], step: Callable[[], None]
-) -> list[tuple[str, float, float]]:
-    """Of each output: its name, the largest error, and the largest share of the allowed error.
+) -> dict[str, Comparison]:
+    """The comparison of each output with attention as it is defined.
 
     Allowed for O: twice what rounding the probabilities and O itself to bfloat16 can cost, element by element. Allowed for
     LSE: twice what float32 sums over the head dimension can cost, relative to the largest score.
@@ -146,7 +147,7 @@ def _check(
         _note(worst["O"], o[:, head], expected_o, allowed_o)
         _note(worst["LSE"], lse[:, head], expected_lse, allowed_lse)
         step()
-    return [(name, error, share) for name, (error, share) in worst.items()]
+    return {name: Comparison(*pair) for name, pair in worst.items()}
 
 
 def _note(worst: list[float], actual: np.ndarray, expected: np.ndarray, allowed: Any) -> None:

@@ -55,10 +55,16 @@ PACKAGES = (
     ),
     Package("torch", "torch", "torch", "operands and streams of torch, and the tests that compare with it"),
     Package(
-        "nvidia-cudnn-cu13", None, "cudnn-cu13", "engines of the closed library, with a driver for CUDA 13"
+        "nvidia-cudnn-cu13",
+        None,
+        "cudnn-cu13",
+        "engines of the closed library libcudnn, on the CUDA version of its name",
     ),
     Package(
-        "nvidia-cudnn-cu12", None, "cudnn-cu12", "engines of the closed library, with a driver for CUDA 12"
+        "nvidia-cudnn-cu12",
+        None,
+        "cudnn-cu12",
+        "engines of the closed library libcudnn, on the CUDA version of its name",
     ),
 )
 
@@ -126,7 +132,7 @@ def text(report: dict[str, Any]) -> str:
             arch = "sm_{}{}".format(*device["compute_capability"])
             memory = device["memory_bytes"] / 2**30
             lines.append(
-                f"device {device['ordinal']}      {device['name']}, {arch}, "
+                f"device {device['ordinal']}      {device['device_name']}, {arch}, "
                 f"{device['sm_count']} multiprocessors, {memory:.1f} GiB"
             )
         lines.append(f"engines       {', '.join(machine['engines'])}")
@@ -148,10 +154,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _package(package: Package) -> dict[str, Any]:
     """Installed and loaded version of a package, and what is wrong with it."""
-    try:
-        installed = metadata.version(package.name)
-    except metadata.PackageNotFoundError:
-        installed = ""
+    installed = _installed(package.name)
     if package.module is None:
         return {"installed": installed, "loaded": "", "path": "", "error": "", "note": ""}
     root = package.module.split(".")[0]
@@ -172,6 +175,13 @@ def _package(package: Package) -> dict[str, Any]:
     if installed and loaded and loaded != installed:
         note = f"loaded another version than the installed one, from {path}"
     return {"installed": installed, "loaded": loaded or "yes", "path": path, "error": "", "note": note}
+
+
+def _installed(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _machine() -> dict[str, Any]:
@@ -212,19 +222,17 @@ def _works(found: dict[str, Any]) -> bool:
 
 def _missing(report: dict[str, Any]) -> list[dict[str, str]]:
     packages, machine = report["packages"], report["machine"]
-    libraries = [p.name for p in PACKAGES if p.module is None]
     found = []
     for package in PACKAGES:
-        present = packages[package.name]["installed" if package.module is None else "loaded"]
-        other = package.module is None and any(packages[name]["installed"] for name in libraries)
-        if not present and not other:
-            target = (
-                f'pip install "frazil[{package.extra}]"' if package.extra else f"pip install {package.name}"
+        state = packages[package.name]
+        if package.module is not None and not state["loaded"]:
+            found.append(
+                _entry(package.name, package, "it does not import: see above" if state["error"] else "")
             )
-            broken = bool(packages[package.name]["error"])
-            remedy = "installed, but does not import" if broken else target
-            found.append({"what": package.name, "enables": package.enables, "remedy": remedy})
-    if not machine.get("devices"):
+    libraries = [p for p in PACKAGES if p.module is None]
+    if not any(packages[p.name]["installed"] for p in libraries):
+        found.append(_entry(" or ".join(p.name for p in libraries), libraries[0], ""))
+    if "error" not in machine and not machine["devices"]:
         enables = (
             "every engine for GPUs; planning for one works without it (`frazil explain FILE --target sm_90`)"
         )
@@ -233,6 +241,11 @@ def _missing(report: dict[str, Any]) -> list[dict[str, str]]:
         enables = "building C extensions; each has a Python twin that serves without it"
         found.append({"what": "a C compiler", "enables": enables, "remedy": ""})
     return found
+
+
+def _entry(what: str, package: Package, remedy: str) -> dict[str, str]:
+    install = f'pip install "frazil[{package.extra}]"' if package.extra else f"pip install {package.name}"
+    return {"what": what, "enables": package.enables, "remedy": remedy or install}
 
 
 def _remedy(missing: dict[str, str]) -> str:

@@ -7,6 +7,7 @@ be given. Integers that address or count are made up only where the graph says w
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +26,16 @@ from .tensor import Tensor
 # Types without a NumPy type of their own: bit patterns are given as unsigned integers of the same size.
 _BITS = frozenset(FLOATING - {data_type.FLOAT, data_type.DOUBLE})
 
-# Values of ports that normal data would make meaningless: a constant, or uniform between two bounds.
-_BY_PORT: dict[str, float | tuple[float, float]] = {
+# Values of ports that normal data would make meaningless: a constant, uniform between two bounds, or integers of a range.
+_BY_PORT: dict[str, float | tuple[float, float] | range] = {
     "epsilon": 1e-5,
     "momentum": 0.1,
-    "attn_scale": 0.125,
     "inv_variance": (0.5, 1.5),
     "in_running_var": (0.5, 1.5),
     "variance": (0.5, 1.5),
+    "block_mask": range(256),
+    "dropout_seed": range(1 << 31),
+    "dropout_offset": 0,
 }
 
 
@@ -47,14 +50,13 @@ class Input:
 
 def allocate(tensor: Tensor, fill: int) -> np.ndarray:
     """Memory for a tensor in its declared geometry, every byte set to `fill`; flat for a packed tensor."""
-    kind = numpy_dtype(tensor.data_type)
-    count = span(tensor.dim, tensor.stride)
-    flat = np.full(count * kind.itemsize, fill, np.uint8).view(kind)
+    kind, count = numpy_dtype(tensor.data_type), span(tensor.dim, tensor.stride)
+    memory = np.full(count * kind.itemsize, fill, np.uint8)
     if tensor.is_ragged:
-        return flat
+        return memory.view(kind)
     if count == 0:
         return np.empty(tensor.dim, kind)
-    return np.lib.stride_tricks.as_strided(flat, tensor.dim, [s * kind.itemsize for s in tensor.stride])
+    return np.ndarray(tensor.dim, kind, memory, 0, [s * kind.itemsize for s in tensor.stride])
 
 
 # From a file.
@@ -68,13 +70,7 @@ def from_npz(graph: GraphIR, path: Path) -> dict[Tensor, Input]:
     Mistake
         No such file, another kind of file, an array that names no input, or one of the wrong shape or type.
     """
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    except OSError as error:
-        raise Mistake(f"{path}: {error.strerror or 'not an .npz file'}") from None
-    except (ValueError, AttributeError, EOFError, zipfile.BadZipFile):
-        raise Mistake(f"{path}: not an .npz file of plain arrays (numpy.savez writes one)") from None
+    arrays = _load(path)
     found: dict[Tensor, Input] = {}
     inputs = graph.get_inputs()
     for name, array in arrays.items():
@@ -83,7 +79,7 @@ def from_npz(graph: GraphIR, path: Path) -> dict[Tensor, Input]:
             problem = (
                 "is the name of several inputs, so take uids"
                 if named
-                else "is neither the name nor the uid of one"
+                else "is neither the name nor the uid of an input"
             )
             raise Mistake(f"{path}: array '{name}' {problem}; inputs are: {_list(inputs)}")
         tensor = named[0]
@@ -91,6 +87,24 @@ def from_npz(graph: GraphIR, path: Path) -> dict[Tensor, Input]:
             raise Mistake(f"{path}: input {label(tensor)} is there twice, by name and by uid")
         found[tensor] = Input(_given(tensor, array, f"{path}: array '{name}'"), f"from {path.name}")
     return found
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    other = Mistake(f"{path}: not an .npz file of plain arrays (numpy.savez writes one)")
+    try:
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise other
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+    except OSError as error:
+        raise Mistake(f"{path}: {error.strerror}") from None
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise other from None
+    if not all(isinstance(a, np.ndarray) for a in arrays.values()):
+        raise other
+    return arrays
 
 
 def require_all(graph: GraphIR, found: Mapping[Tensor, Input], path: Path) -> None:
@@ -161,7 +175,7 @@ def invented(graph: GraphIR, given: Mapping[Tensor, Input], seed: int) -> dict[T
         addressing = sequences.fill(tensor)
         if addressing is not None:
             found[tensor] = Input(_laid_out(tensor, addressing), "valid sequences", True)
-        elif any(p.index for p in uses[tensor]) or not uses[tensor]:
+        elif not uses[tensor] or any(p.index and p.name not in _BY_PORT for p in uses[tensor]):
             unknown.append(tensor)
         else:
             values, origin = _values(tensor, [p.name for p in uses[tensor]], rng)
@@ -187,6 +201,10 @@ def _values(tensor: Tensor, ports: list[str], rng: np.random.Generator) -> tuple
     """Numbers that broadcast to the distinct elements of a tensor, and what they are."""
     shape = _distinct(tensor)
     known = next((_BY_PORT[p] for p in ports if p in _BY_PORT), None)
+    if isinstance(known, range):
+        return rng.integers(
+            known.start, known.stop, shape
+        ), f"random integers {known.start} to {known.stop - 1}"
     if isinstance(known, tuple):
         return rng.uniform(*known, shape), f"uniform {known[0]:g} to {known[1]:g}"
     if known is not None:

@@ -53,9 +53,9 @@ class Report:
 
 def run(file: cli_plan.File, options: Options) -> Report:
     """Execute a stored graph or plan."""
+    graph, prepare, note = _prepared(file, options.target)
     start = time.perf_counter()
-    graph, note = _planned(file, options.target)
-    graph.build()
+    prepare()
     built = time.perf_counter() - start
     operands = _operands(graph, options)
     outputs = {t: cli_inputs.allocate(t, 0 if t.is_ragged else _POISON) for t in graph.get_outputs()}
@@ -113,19 +113,19 @@ def save(outputs: Mapping[Tensor, np.ndarray], path: Path) -> None:
         raise Mistake(f"{path}: {error.strerror}") from None
 
 
-def _planned(file: cli_plan.File, target: str | None) -> tuple[Graph, str]:
-    """The graph with a target or a plan, and a line to be told."""
-    if file.plan is None:
-        if target is not None:
-            return cli_plan.restored(file.graph, target), ""
-        return cli_plan.here(lambda found: cli_plan.restored(file.graph, found))
-    if target not in (None, file.plan.arch):
-        raise Mistake(
-            f"{file.path}: a plan for {file.plan.arch} cannot run on {target}: store the graph (graph.to_json()) instead"
-        )
-    graph = Graph()
-    graph.deserialize(file.data)
-    return graph, ""
+def _prepared(file: cli_plan.File, target: str | None) -> tuple[Graph, Callable[[], None], str]:
+    """A graph, what readies it for execution, and a line to be told."""
+    if file.plan is not None:
+        if target not in (None, file.plan.arch):
+            advice = "store the graph (graph.to_json()) to plan it for another"
+            raise Mistake(f"{file.path}: a plan for {file.plan.arch} cannot run on {target}: {advice}")
+        empty = Graph()
+        return empty, lambda: empty.deserialize(file.data), ""
+    if target is not None:
+        graph, note = cli_plan.restored(file.graph, target), ""
+    else:
+        graph, note = cli_plan.here(lambda found: cli_plan.restored(file.graph, found))
+    return graph, graph.build, note
 
 
 def _operands(graph: Graph, options: Options) -> dict[Tensor, cli_inputs.Input]:

@@ -18,7 +18,7 @@ from .tensor import Tensor
 _OVER_KEYS = frozenset({"k", "v", "dK", "dV"})
 _LENGTHS = {"seq_len_q": "q", "seq_len_kv": "kv"}
 _SUMS = {"cu_seq_len_q": "q", "cu_seq_len_kv": "kv"}
-_PAGES = {"paged_attention_k_table": "k", "paged_attention_v_table": "v"}
+_PAGES = {"page_table_k": "k", "page_table_v": "v"}
 
 
 class Sequences:
@@ -51,10 +51,10 @@ class Sequences:
         q, k = node.inputs["q"], node.inputs["k"]
         if len(q.dim) != 4 or len(k.dim) != 4:
             return
-        table = node.inputs.get("paged_attention_k_table")
         longest = {"q": q.dim[2], "kv": k.dim[2]}
+        table = node.inputs.get("page_table_k")
         if table is not None:
-            longest["kv"] = node.attrs.get("paged_attention_max_seq_len_kv") or table.dim[2] * k.dim[2]
+            longest["kv"] = node.attrs.get("max_seq_len_kv") or table.dim[2] * k.dim[2]
         lengths = {side: self._lengths(node, side, q.dim[0], longest[side], given) for side in ("q", "kv")}
         if longest["q"] == longest["kv"] and not any(
             node.inputs.get(p) in given for p in (*_LENGTHS, *_SUMS)

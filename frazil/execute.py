@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .buffers import Device, host_view
+from .buffers import Device, device_name, host_view
 from .dtypes import cast, data_type, math_type, numpy_dtype
 from .errors import GraphError, StateError
 from .inputs import Bindings, Ports, overrides_by_port
@@ -56,6 +56,10 @@ class Executable:
         GraphError
             An operand, override or the workspace does not fit; nothing has been written then.
         """
+        if self.device != "cpu":
+            raise StateError(
+                f"this version executes plans on the CPU alone: the plan is for {device_name(self.device)}"
+            )
         found = self._ports.resolve(pack, uids)
         changed = overrides_by_port(self._ports, *overrides)
         bindings = self._ports.bind(found, workspace, self.device, changed)
@@ -137,7 +141,8 @@ def _host_call(instruction: HostCall, specs: Specs, bindings: Bindings) -> None:
         port.name: _read(port, dict(instruction.node.inputs)[port.name], views, specs, math)
         for port in operands
     }
-    arrays |= {f"{port}.ragged": views[n] for port, n in _offsets(instruction, specs).items()}
+    for port, number, offsets in _packed(instruction, specs):
+        arrays |= {f"{port}.ragged": views[offsets], f"{port}.elements": views[number].size}
     with np.errstate(all="ignore"):
         results = call.op.reference(np, call, arrays)
         rounded = [
@@ -189,10 +194,10 @@ def _read(port: Port, value: Any, views: Mapping[int, np.ndarray], specs: Specs,
     return array if port.index else array.astype(math)
 
 
-def _offsets(instruction: HostCall, specs: Specs) -> dict[str, int]:
-    """For each port with a packed tensor, the number of the tensor that holds its offsets."""
-    pairs = [(p, n) for p, n in (*instruction.node.inputs, *instruction.node.outputs) if isinstance(n, int)]
-    return {p: specs[n].ragged for p, n in pairs if specs[n].ragged is not None}  # type: ignore[misc]
+def _packed(instruction: HostCall, specs: Specs) -> list[tuple[str, int, int]]:
+    """Each port with a packed tensor, the number of that tensor, and of the one that holds its offsets."""
+    ports = [(p, n) for p, n in (*instruction.node.inputs, *instruction.node.outputs) if isinstance(n, int)]
+    return [(p, n, offsets) for p, n in ports if (offsets := specs[n].ragged) is not None]
 
 
 def _round(result: Any, spec: TensorSpec, call: Call, port: str) -> Any:

@@ -222,13 +222,14 @@ class GraphIR(Builders):
 
     # Restoring a stored graph.
 
-    def restore_context(self, context: GraphContext) -> None:
-        """Take over the name and default types of a stored graph; only an empty graph can."""
+    def take_over(self, other: GraphIR) -> None:
+        """Become `other`, which a stored graph was read into; only an empty graph can."""
         if self._nodes or len(self._table):
             raise StateError(
                 "a stored graph is read into an empty one: this graph has tensors or nodes already"
             )
-        self._context = context
+        self._context, self._nodes, self._table = other._context, other._nodes, other._table
+        self._validated = other._validated
 
     def restore_node(
         self,
@@ -339,6 +340,7 @@ class GraphIR(Builders):
         """Turn one builder call into a node; what the builder returns."""
         self._table.guard(f"adding a node ({op.name})")
         name = str(arguments["name"] or self._auto_name(op.name))
+        compute = from_any(arguments["compute_data_type"]) or self._context.compute_data_type
         bound = (op.bind or _bind)(op, arguments, self)
         attrs = _convert(op, name, bound.attrs)
         inputs = {p.name: self._input(op, name, p, bound.inputs.get(p.name)) for p in op.inputs}
@@ -349,7 +351,6 @@ class GraphIR(Builders):
         outputs.update(given)
         for tensor in outputs.values():
             tensor.producer = name
-        compute = from_any(arguments["compute_data_type"]) or self._context.compute_data_type
         node = Node(op, name, attrs, inputs, outputs, compute or data_type.FLOAT)
         (self._nodes if self._recording is None else self._recording).append(node)
         self._table.version += 1
@@ -464,7 +465,7 @@ def _convert(op: Op, node: str, values: Mapping[str, Any]) -> Attrs:
     converted = {}
     for attr in op.attrs:
         value = values.get(attr.name, attr.default)
-        if value is REQUIRED:
+        if value is REQUIRED or (value is None and attr.default is REQUIRED):
             raise GraphError(
                 f"attribute '{attr.name}' of {op.name} is missing", node=node, expected=attr.kind.annotation
             )

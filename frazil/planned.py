@@ -11,7 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import catalog, plan
-from .enums import behavior_note, build_plan_policy, heur_mode, knob_type, numerical_note
+from .enums import (
+    behavior_note,
+    build_plan_policy,
+    heur_mode,
+    knob_type,
+    numerical_note,
+)
 from .errors import NotSupported, StateError
 from .execute import Executable
 from .graph import GraphContext, GraphIR

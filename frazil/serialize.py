@@ -9,10 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
-from typing import Any
+from functools import cache
+from itertools import accumulate, pairwise
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from . import enums
 from .artifact import Artifact
@@ -89,35 +93,47 @@ def graph_to_json(graph: GraphIR, dynamic: bool) -> str:
         "intermediate_data_type": context.intermediate_data_type.name,
         "compute_data_type": context.compute_data_type.name,
         "dynamic": dynamic,
-        "tensors": [_tensor(t) for t in graph.tensors],
+        "tensors": [_tensor(t) for t in sorted(graph.tensors, key=lambda t: t.uid)],
         "nodes": [_node(n) for n in graph.nodes],
     }
     return _dump(document)
 
 
 def graph_from_json(graph: GraphIR, text: str) -> bool:
-    """Fill an empty graph from JSON; whether its extents are dynamic.
+    """Fill an empty graph from JSON, and validate it; whether its extents are dynamic.
 
     Raises
     ------
     GraphError
-        Not a graph of this format and version, or a graph that is wrong.
+        Not a graph of this format and version, or a graph that is wrong; `graph` is as it was then.
     """
     document = _parse(text, GRAPH_FORMAT)
+    with _refusing(GRAPH_FORMAT):
+        types = (data_type[document[f"{k}_data_type"]] for k in ("io", "intermediate", "compute"))
+        read = GraphIR(GraphContext(str(document["name"]), *types))
+        _fill(read, document)
+        read.validate()
+        dynamic = bool(document["dynamic"])
+    graph.take_over(read)
+    return dynamic
+
+
+@contextmanager
+def _refusing(format: str) -> Iterator[None]:
+    """Turn what Python says of a file with missing or wrong entries into a GraphError."""
     try:
-        _fill(graph, document)
-        return bool(document["dynamic"])
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise GraphError(f"graph file: malformed ({type(error).__name__}: {error})") from error
+        yield
+    except GraphError:
+        raise
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise GraphError(f"{format} file: malformed ({type(error).__name__}: {error})") from error
 
 
 def _fill(graph: GraphIR, document: Mapping[str, Any]) -> None:
-    types = (data_type[document[f"{k}_data_type"]] for k in ("io", "intermediate", "compute"))
-    graph.restore_context(GraphContext(document["name"], *types))
     by_uid: dict[int, Tensor] = {}
     for entry in document["tensors"]:
         tensor = Tensor(
-            graph.table, name=entry["name"], uid=entry["uid"], is_virtual=entry.get("virtual", False)
+            graph.table, name=entry["name"], uid=entry["uid"], is_virtual=bool(entry.get("virtual"))
         )
         if entry["dim"]:
             tensor.set_dim(entry["dim"]).set_stride(entry["stride"])
@@ -236,24 +252,30 @@ def plan_from_bytes(data: bytes) -> StoredPlan:
     if hashlib.sha256(body).digest() != digest:
         raise GraphError("plan file: damaged", got="another digest", expected="that of its content")
     start = len(_MAGIC) + 8
-    length = int.from_bytes(body[len(_MAGIC) : start], "little")
-    header = _parse(body[start : start + length].decode(), PLAN_FORMAT)
+    end = start + int.from_bytes(body[len(_MAGIC) : start], "little")
+    with _refusing(PLAN_FORMAT):
+        return _read_plan(_parse(body[start:end].decode(), PLAN_FORMAT), body[end:])
+
+
+def _read_plan(header: Mapping[str, Any], binaries: bytes) -> StoredPlan:
     if header["frazil"] != __version__:
         raise GraphError(
             "plan file: made by another version of Frazil", got=header["frazil"], expected=__version__
         )
-    blobs, at = [], start + length
-    for size in header["blobs"]:
-        blobs.append(body[at : at + size])
-        at += size
-    knobs = {enums.knob_type[k]: v for k, v in header["knobs"].items()}
-    program = None if header["program"] is None else _decode(header["program"], tuple(blobs))
+    ends = [0, *accumulate(header["blobs"])]
+    if ends[-1] != len(binaries) or ends != sorted(ends):
+        raise GraphError("plan file: sizes of its binaries", got=header["blobs"], expected=len(binaries))
+    blobs = tuple(binaries[a:b] for a, b in pairwise(ends))
+    knobs = {enums.knob_type[k]: int(v) for k, v in header["knobs"].items()}
+    program = None if header["program"] is None else _decode(header["program"], blobs)
+    if not isinstance(program, Program | None):
+        raise TypeError(f"a program is needed, got {type(program).__name__}")
     return StoredPlan(
         _dump(header["graph"]),
-        header["arch"],
-        header["sm_count"],
-        header["engine"],
-        header["id"],
+        str(header["arch"]),
+        int(header["sm_count"]),
+        str(header["engine"]),
+        int(header["id"]),
         knobs,
         program,
     )
@@ -292,7 +314,12 @@ def _decode(value: Any, blobs: tuple[bytes, ...]) -> Any:
     if not isinstance(value, dict):
         return value
     if "type" in value:
-        return _VALUES[value["type"]](**{k: _decode(v, blobs) for k, v in value.items() if k != "type"})
+        kind = _VALUES[value["type"]]
+        given = {k: _decode(v, blobs) for k, v in value.items() if k != "type"}
+        for name, hint in _hints(kind).items():
+            if not _fits(given[name], hint):
+                raise TypeError(f"{kind.__name__}.{name}: got {given[name]!r}")
+        return kind(**given)
     if "enum" in value:
         return _ENUMS[value["enum"]][value["value"]]
     if "float" in value:
@@ -304,14 +331,41 @@ def _decode(value: Any, blobs: tuple[bytes, ...]) -> Any:
     return Attrs({k: _decode(v, blobs) for k, v in value["attrs"]})
 
 
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a decoded value is what a field is declared as."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return any(_fits(value, a) for a in arguments)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if arguments[-1] is Ellipsis:
+            return all(_fits(v, arguments[0]) for v in value)
+        return len(value) == len(arguments) and all(map(_fits, value, arguments))
+    if origin is frozenset:
+        return isinstance(value, frozenset) and all(_fits(v, arguments[0]) for v in value)
+    if hint is int or hint is float:
+        return type(value) is hint
+    return isinstance(value, hint)
+
+
 def _dump(document: Any) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _parse(text: str, expected: str) -> dict[str, Any]:
     try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
+        document = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         raise GraphError(f"{expected} file: not JSON ({error})") from None
     found = document.get("format") if isinstance(document, dict) else type(document).__name__
     if found != expected:

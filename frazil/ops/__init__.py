@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ..op import Op
-from . import conv, matmul, pointwise, reduction
+from . import conv, matmul, pointwise, reduction, sdpa, sdpa_backward
 
-OPS: dict[str, Op] = {op.name: op for family in (pointwise, matmul, reduction, conv) for op in family.OPS}
+OPS: dict[str, Op] = {
+    op.name: op for family in (pointwise, matmul, reduction, conv, sdpa, sdpa_backward) for op in family.OPS
+}
 
 
 def find(name: str) -> Op:

@@ -8,19 +8,7 @@ from typing import Any
 
 from ..dtypes import data_type
 from ..enums import reduction_mode
-from ..op import (
-    REQUIRED,
-    Arg,
-    Attr,
-    Call,
-    Case,
-    Cost,
-    Inferred,
-    Op,
-    Port,
-    io_cost,
-    one_of,
-)
+from ..op import REQUIRED, Arg, Attr, Call, Case, Cost, Inferred, Op, Port, io_cost, one_of
 
 _MODES = {
     reduction_mode.ADD: lambda xp, x, axes: xp.sum(x, axis=axes, keepdims=True),

@@ -311,10 +311,9 @@ def _paged(
 
 
 def keep_bits(spec: Spec, seed: int, offset: int) -> np.ndarray:
-    """The record's own dropout stream, (B, H, S_q, S_kv)."""
-    return np.asarray(
-        philox.keep(seed, offset, spec.dropout, spec.batch, spec.heads[0], spec.rows, spec.keys)
-    )
+    """The stream that all engines share, (B, H, S_q, S_kv); test_sdpa.py checks it on its own."""
+    h, sq, skv = spec.heads[0], spec.rows, spec.keys
+    return np.asarray(philox.keep(np, seed, offset, spec.batch, h, sq, skv, spec.dropout))
 
 
 # Small things.
