@@ -353,8 +353,7 @@ def _wanted(
         target = f"sm_{sm_version}"
     if target is None and sm_count is not None:
         target = Target.current() if handle is None else handle.target
-    chosen = Target.named(target) if isinstance(target, str) else target
-    return None if chosen is None else chosen.limited(sm_count)
+    return None if target is None else Target.of(target).limited(sm_count)
 
 
 def _with_defaults(

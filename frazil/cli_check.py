@@ -43,7 +43,7 @@ class Comparison:
 
     def __str__(self) -> str:
         verdict = "ok" if self.ok else "WRONG"
-        return f"largest error {self.error:.2g}, {self.share:.0%} of what is allowed: {verdict}"
+        return f"largest error {self.error:.2g}, {100 * self.share:.2g}% of what is allowed: {verdict}"
 
 
 def widened(graph: Graph) -> tuple[Graph | None, str]:

@@ -6,6 +6,7 @@ be given. Integers that address or count are made up only where the graph says w
 
 from __future__ import annotations
 
+import os
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -15,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from .api import Graph
 from .cli_sequences import Sequences
 from .cli_text import Mistake
-from .dtypes import FLOATING, INTEGRAL, cast, data_type, itemsize, numpy_dtype
+from .dtypes import FLOATING, INTEGRAL, cast, data_type, has_numpy, itemsize, nbytes, numpy_dtype
 from .graph import GraphIR
 from .op import Port
 from .spec import span
@@ -56,7 +58,28 @@ def allocate(tensor: Tensor, fill: int) -> np.ndarray:
         return memory.view(kind)
     if count == 0:
         return np.empty(tensor.dim, kind)
-    return np.ndarray(tensor.dim, kind, memory, 0, [s * kind.itemsize for s in tensor.stride])
+    # NumPy keeps the stride of an axis of extent 1, which may be any number, in 64 bits.
+    steps = [s if d > 1 else min(s, 1 << 32) for d, s in zip(tensor.dim, tensor.stride, strict=True)]
+    return np.ndarray(tensor.dim, kind, memory, 0, [s * kind.itemsize for s in steps])
+
+
+def require_memory(graph: Graph, more: int = 0) -> None:
+    """Refuse a graph whose operands, workspace and `more` bytes this machine cannot hold.
+
+    Raises
+    ------
+    Mistake
+        Names what is needed and what there is, or a tensor whose element type NumPy lacks.
+    """
+    total = graph.get_workspace_size() + more
+    for tensor in (*graph.get_inputs(), *graph.get_outputs()):
+        if not has_numpy(tensor.data_type):
+            raise Mistake(f"{label(tensor)}: NumPy cannot hold {tensor.data_type.name}")
+        total += nbytes(tensor.data_type, span(tensor.dim, tensor.stride))
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else total
+    if total > there:
+        needed, present = total / 2**30, there / 2**30
+        raise Mistake(f"this needs {needed:.4g} GiB of memory, and the machine has {present:.4g} GiB")
 
 
 # From a file.
@@ -174,7 +197,7 @@ def invented(graph: GraphIR, given: Mapping[Tensor, Input], seed: int) -> dict[T
             continue
         addressing = sequences.fill(tensor)
         if addressing is not None:
-            found[tensor] = Input(_laid_out(tensor, addressing), "valid sequences", True)
+            found[tensor] = Input(_laid_out(tensor, addressing), "valid indices", True)
         elif not uses[tensor] or any(p.index and p.name not in _BY_PORT for p in uses[tensor]):
             unknown.append(tensor)
         else:
@@ -225,7 +248,7 @@ def _laid_out(tensor: Tensor, values: Any) -> np.ndarray:
     if memory.size:
         own = memory
         if not tensor.is_ragged:
-            own = memory[tuple(slice(0, 1) if s == 0 else slice(None) for s in tensor.stride)]
+            own = memory[(..., *(slice(0, 1) if s == 0 else slice(None) for s in tensor.stride))]
         own[...] = cast(np.asarray(values), tensor.data_type)
     return memory
 

@@ -17,7 +17,6 @@ import numpy as np
 from . import cli_check, cli_inputs, cli_plan
 from .api import Graph
 from .cli_text import Mistake, columns, duration, labelled, progress
-from .dtypes import has_numpy
 from .tensor import Tensor
 
 _POISON = 0xFF  # NaN in every float type, so that an element that is not written shows
@@ -129,9 +128,7 @@ def _prepared(file: cli_plan.File, target: str | None) -> tuple[Graph, Callable[
 
 
 def _operands(graph: Graph, options: Options) -> dict[Tensor, cli_inputs.Input]:
-    for tensor in (*graph.get_inputs(), *graph.get_outputs()):
-        if not has_numpy(tensor.data_type):
-            raise Mistake(f"{cli_inputs.label(tensor)}: NumPy cannot hold {tensor.data_type.name}")
+    cli_inputs.require_memory(graph)
     given = {} if options.inputs is None else cli_inputs.from_npz(graph, options.inputs)
     if options.inputs is not None and not options.fill:
         cli_inputs.require_all(graph, given, options.inputs)

@@ -98,6 +98,8 @@ class Sequences:
 
 def _offsets(packed: Tensor, sums: np.ndarray) -> np.ndarray | None:
     """Where each sequence of a packed (B, H, S, D) tensor starts, in units of its multiplier."""
-    elements = sums * packed.stride[2]
+    elements = [int(total) * packed.stride[2] for total in sums]
     unit = packed.ragged_offset_multiplier
-    return None if len(packed.dim) != 4 or np.any(elements % unit) else elements // unit
+    if len(packed.dim) != 4 or any(e % unit for e in elements):
+        return None
+    return np.array([e // unit for e in elements], np.int64)

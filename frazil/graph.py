@@ -385,18 +385,16 @@ class GraphIR(Builders):
             self._table.remove(tensor)
         for step in steps:
             if not step.op.elementwise:
-                raise GraphError(
-                    f"a callback may use elementwise operations only, got {step.op.name}", node=node
-                )
+                expected = "elementwise operations alone"
+                raise GraphError("operation in a callback", node=node, got=step.op.name, expected=expected)
         captured = [
             t for t in dict.fromkeys(t for n in steps for t in n.read()) if t not in leading and t not in made
         ]
         number = {t: i for i, t in enumerate((*leading, *captured, *made))}
         for result in results:
             if not isinstance(result, Tensor) or result not in number:
-                raise GraphError(
-                    "a callback returns one of the tensors it computed", node=node, got=repr(result)
-                )
+                expected = "a tensor that it computed"
+                raise GraphError("result of a callback", node=node, got=repr(result), expected=expected)
         return Expression(
             len(leading),
             len(captured),

@@ -179,9 +179,8 @@ class Ports:
         if port in self.outputs:
             if buffer.read_only:
                 raise GraphError("the bound output is read-only", **where)
-            # Where batch entries of a packed tensor lie, its offsets say and not its first stride.
-            first = 1 if spec.is_ragged else 0
-            if not is_nested(operand.dim[first:], operand.stride[first:]):
+            # Where the rows of a packed tensor lie, its offsets say and not its strides.
+            if not spec.is_ragged and not is_nested(operand.dim, operand.stride):
                 got = f"{operand.stride} for {operand.dim}"
                 raise GraphError(
                     "strides of the bound output", got=got, expected="no two elements at one address", **where

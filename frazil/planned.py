@@ -128,10 +128,8 @@ class PlannedGraph(GraphIR):
         """
         if target is None and self._planning is not None:
             return self._planning
-        chosen = self.target if target is None else target
-        return plan.plan(
-            self.problem, Target.named(chosen) if isinstance(chosen, str) else chosen, catalog.ENTRIES
-        )
+        chosen = self.target if target is None else Target.of(target)
+        return plan.plan(self.problem, chosen, catalog.ENTRIES)
 
     # Plans.
 

@@ -68,6 +68,21 @@ class Target:
             raise GraphError("unknown target", got=arch, expected=f"one of {', '.join(_KNOWN)}") from None
 
     @staticmethod
+    def of(target: Target | str) -> Target:
+        """The target itself, or the one that a name stands for.
+
+        Raises
+        ------
+        GraphError
+            The name is not in the table.
+        TypeError
+            Neither a target nor a name.
+        """
+        if not isinstance(target, (Target, str)):
+            raise TypeError(f"target: a Target or its name is needed, got {type(target).__name__}")
+        return Target.named(target) if isinstance(target, str) else target
+
+    @staticmethod
     def current(ordinal: int | None = None) -> Target:
         """The target of a CUDA device (the thread's current one where `ordinal` is None), or the CPU where there is none."""
         if driver.device_count() == 0:

@@ -365,10 +365,9 @@ class Tensor:
             raise self._wrong("dim of a host scalar", self.dim, "extent 1 on every axis")
         if self._pass_by_value and self.producer is not None:
             raise self._wrong("host scalar", f"an output of node '{self.producer}'", "an input")
-        # The first axis of a packed tensor has no stride of its own: its offsets say where each entry starts.
-        first = 1 if self.is_ragged else 0
-        written = self.producer is not None and not self._is_virtual
-        if written and not is_nested(self.dim[first:], self.stride[first:]):
+        # Where the rows of a packed tensor lie depends on offsets and lengths that only execute knows.
+        written = self.producer is not None and not self._is_virtual and not self.is_ragged
+        if written and not is_nested(self.dim, self.stride):
             raise self._wrong(
                 "stride of an output", f"{self.stride} for {self.dim}", "no two elements at one address"
             )

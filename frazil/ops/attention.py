@@ -162,6 +162,15 @@ def _check_keys(call: Call) -> None:
     q, k, v = (call.inputs[p].dim for p in ("q", "k", "v"))
     call.require(k[3] == q[3], "extent of D", "k", got=k[3], expected=f"{q[3]}, as q has")
     pages = {"k": call.inputs["page_table_k"], "v": call.inputs["page_table_v"]}
+    for port, other in (("k", "v"), ("v", "k")):
+        if pages[port] is None and pages[other] is not None:
+            name = f"paged_attention_{port}_table"
+            raise call.refuse(f"{name} is missing", got=f"the table of {other} alone", expected="both tables")
+    limit = call.attrs.max_seq_len_kv
+    if pages["k"] is None and limit is not None:
+        raise call.refuse(
+            "paged_attention_max_seq_len_kv", got=f"{limit} without page tables", expected="page tables"
+        )
     for port, table in pages.items():
         dim = call.inputs[port].dim
         name = f"page_table_{port}"
@@ -234,9 +243,8 @@ def _require_integers(call: Call, port: str) -> None:
 def _require_count(call: Call, port: str, count: int) -> None:
     _require_integers(call, port)
     dim = call.inputs[port].dim
-    call.require(
-        int(np.prod(dim, dtype=np.int64)) == count, "extents", port, got=dim, expected=f"{count} elements"
-    )
+    right = int(np.prod(dim, dtype=np.int64)) == count and count in (1, dim[0])
+    call.require(right, "extents", port, got=dim, expected=f"({count}, 1, 1, 1)")
 
 
 def _check_band(call: Call) -> None:
@@ -293,9 +301,10 @@ def _check_score_ports(call: Call, sizes: Sizes) -> None:
         call.require(fits, f"tensor '{name}' that score_mod uses", got=tensor.dim, expected=expected)
 
 
-def statistics(sizes: Sizes) -> Inferred:
-    """Geometry of a tensor with one FLOAT per row."""
-    return Inferred((sizes.b, sizes.h_q, sizes.s_q, 1), None, data_type.FLOAT)
+def statistics(call: Call, sizes: Sizes) -> Inferred:
+    """Geometry of a tensor with one number per row: FLOAT, or DOUBLE where the operands are."""
+    wide = call.inputs["q"].data_type is data_type.DOUBLE
+    return Inferred((sizes.b, sizes.h_q, sizes.s_q, 1), None, data_type.DOUBLE if wide else data_type.FLOAT)
 
 
 # The way to logits.

@@ -6,6 +6,7 @@ everywhere, and one canonical form comes out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -79,7 +80,10 @@ def one_of(arguments: Mapping[str, Any], *names: str) -> Any:
     given = [(n, arguments[n]) for n in names if arguments.get(n) is not None]
     if len({v for _, v in given}) > 1:
         got = ", ".join(f"{n}={v}" for n, v in given)
-        raise GraphError("several spellings of one parameter differ", node=arguments["name"], got=got)
+        expected = "one spelling, or equal values"
+        raise GraphError(
+            "several spellings of one parameter differ", node=arguments["name"], got=got, expected=expected
+        )
     return given[0][1] if given else None
 
 
@@ -119,7 +123,13 @@ def scale(arguments: Mapping[str, Any]) -> tuple[float, Any]:
     if given is None:
         return 1.0, None
     if isinstance(given, (int, float)) and not isinstance(given, bool):
+        if not math.isfinite(given):
+            raise GraphError("attn_scale", node=arguments["name"], got=given, expected="a finite number")
         return float(given), None
+    if isinstance(given, (bool, str, bytes)):
+        raise GraphError(
+            "attn_scale", node=arguments["name"], got=repr(given), expected="a number or a tensor"
+        )
     return 1.0, given
 
 

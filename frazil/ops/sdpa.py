@@ -74,9 +74,9 @@ def _infer(call: Call) -> Mapping[str, Inferred]:
     dim = (sizes.b, sizes.h_q, sizes.s_q, sizes.d_v)
     found = {
         "O": Inferred(dim, ordered_like(dim, q)),
-        "Stats": statistics(sizes),
-        "score_max": statistics(sizes),
-        "score_sum_exp": statistics(sizes),
+        "Stats": statistics(call, sizes),
+        "score_max": statistics(call, sizes),
+        "score_sum_exp": statistics(call, sizes),
         "rng_dump": Inferred(sizes.scores, None, data_type.FLOAT, loose=True),
     }
     return {port: found[port] for port in call.outputs}

@@ -119,7 +119,8 @@ def _reference(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping
     o, d_o, stats = (operand(xp, call, arrays, p, s.rows) for p in ("o", "dO", "stats"))
     alive = xp.isfinite(stats)
     # A row that sees nothing has no gradient, whatever lies in dO and O there.
-    o, d_o = (xp.where(xp.any(s.seen, axis=3, keepdims=True), t, kind(0)) for t in (o, d_o))
+    sees = xp.any(s.logits > -xp.inf, axis=3, keepdims=True)
+    o, d_o = (xp.where(sees, t, kind(0)) for t in (o, d_o))
     p = xp.where(s.seen & alive, xp.exp(s.logits - xp.where(alive, stats, kind(0))), kind(0))
     kept, factor = factors(xp, call, arrays)
     dropped = kind(factor) if kept is None else kept * kind(factor)

@@ -121,6 +121,7 @@ _SHARED: tuple[Case, ...] = (
     _case("dropout_mask", _qkv(), dropout=_MASK),
     _case("packed", _PACKED),
     _case("packed_gaps", _GAPS, data_type=_HALF),
+    _case("packed_offsets_alone", {n: _PACKED[n] for n in "qkv"}),
     _case("packed_causal", _PACKED, use_causal_mask_bottom_right=True),
     _case("no_rows", _qkv(sq=0)),
 )
@@ -182,8 +183,6 @@ def _forward(case: Case) -> Case:
         width = args["v"].dim[3]
         o = Arg((*q.dim[:3], width), stride=q.stride, ragged=q.ragged, total=q.total)
         outputs["O"] = o
-    if case.data_type is data_type.DOUBLE:
-        outputs["Stats"] = Arg((*q.dim[:3], 1), data_type.DOUBLE)
     return replace(case, args=args, outputs=outputs)
 
 

@@ -49,6 +49,7 @@ def epilogue_graph(*, middle_output: bool = False, **options: Any) -> tuple[fraz
 
 def random(g: frazil.Graph, rng: np.random.Generator) -> dict[Any, np.ndarray]:
     """A pack for a float graph: random inputs, NaN outputs."""
+    g.validate()
     pack = {t: rng.standard_normal(t.dim).astype(np.float32) for t in g.get_inputs()}
     return {**pack, **{t: np.full(t.dim, np.nan, np.float32) for t in g.get_outputs()}}
 

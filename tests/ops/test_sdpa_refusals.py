@@ -181,17 +181,6 @@ def test_refusal_of_narrow_stats(dtype: DataType) -> None:
     assert (caught.value.node, caught.value.tensor) == ("attn", "lse")
 
 
-def test_refusal_of_packed_without_lengths() -> None:
-    graph = frazil.Graph(io_data_type=HALF, compute_data_type=FLOAT, target="cpu")
-    offsets = graph.tensor((3, 1, 1, 1), data_type=INT32, name="offsets")
-    q, k, v = (graph.tensor(t.dim, name=n) for n, t in OPERANDS.items())
-    q.set_ragged_offset(offsets)
-    o, _ = graph.sdpa(q, k, v, generate_stats=False, name="attn")
-    o.set_output(True)
-    with pytest.raises(frazil.GraphError, match="use_padding_mask|seq_len"):
-        graph.validate()
-
-
 def test_refusal_of_offsets_shape() -> None:
     graph = frazil.Graph(io_data_type=HALF, compute_data_type=FLOAT, target="cpu")
     offsets = graph.tensor((2, 1, 1, 1), data_type=INT32, name="offsets")
@@ -201,7 +190,7 @@ def test_refusal_of_offsets_shape() -> None:
     arguments = {"use_padding_mask": True, "seq_len_q": lengths[0], "seq_len_kv": lengths[1]}
     o, _ = graph.sdpa(q, k, v, generate_stats=False, name="attn", **arguments)
     o.set_output(True)
-    with pytest.raises(frazil.GraphError, match=r"\(2, 1, 1, 1\).*\(3, 1, 1, 1\)"):
+    with pytest.raises(frazil.GraphError, match=r"\(2, 1, 1, 1\).*3 elements"):
         graph.validate()
 
 
@@ -216,7 +205,7 @@ REFUSED_BACKWARD: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "d_bias_without_bias": ({"dBias": T((1, 4, 5, 7))}, None, "bias"),
     "d_bias_extent": ({"bias": T((1, 4, 5, 7)), "dBias": T((1, 1, 5, 7))}, "dBias", r"\(1, 1, 5, 7\)"),
     "d_sink_without_sink": ({"dSink_token": T((1, 4, 1, 1), FLOAT)}, None, "sink_token"),
-    "score_mod_without_gradient": ({"score_mod": lambda g, s: g.tanh(s)}, None, "score_mod_bprop"),
+    "score_mod_without_gradient": ({"score_mod": lambda g, s: g.mul(s, s)}, None, "score_mod_bprop"),
     "gradient_without_score_mod": ({"score_mod_bprop": lambda g, s: g.tanh(s)}, None, "score_mod"),
 }
 

@@ -147,7 +147,7 @@ def _head(entry: Entry, options: Options, seen: torch.Tensor, head: int) -> tupl
     probabilities = exponentials[:, :keys] / divisor[:, None]
     if entry.keep is not None:
         probabilities = probabilities * entry.keep[head] * options.keep_scale
-    return probabilities @ v if keys else entry.q.new_zeros(rows, v.shape[1]), lse, maximum, total
+    return probabilities @ v, lse, maximum, total
 
 
 @dataclass
@@ -197,6 +197,49 @@ def gradients(
     return found
 
 
+@dataclass(frozen=True)
+class Noise:
+    """What rounding in float32 is measured by where sums cancel: sizes of results if every term had one sign.
+
+    Attributes
+    ----------
+    logit
+        Largest sum |q| |k| |scale|, bias included.
+    d_logit
+        Largest sum |dO| |v|: what dS is a difference of.
+    """
+
+    logit: float
+    d_logit: float
+    q: float
+    k: float
+
+
+def noise(entries: Sequence[Entry], options: Options, d_o: Sequence[torch.Tensor] | None = None) -> Noise:
+    """Sizes for `Noise`; dO is left out for a forward."""
+    logit = d_logit = q = k = 0.0
+    for b, entry in enumerate(entries):
+        heads = entry.q.shape[0]
+        if 0 in entry.q.shape or 0 in entry.k.shape:
+            continue
+        for h in range(heads):
+            keys, values = (t[h // (heads // t.shape[0])].abs() for t in (entry.k, entry.v))
+            product = entry.q[h].abs() @ keys.T * abs(float(options.scale))
+            logit = max(logit, float(product.max()))
+            if d_o is not None:
+                d_logit = max(d_logit, float((d_o[b][h].abs() @ values.T).max()))
+        if entry.bias is not None:
+            finite = entry.bias[entry.bias.isfinite()]
+            logit = max(logit, float(finite.abs().max())) if finite.numel() else logit
+        q, k = max(q, float(entry.q.abs().max())), max(k, float(entry.k.abs().max()))
+    return Noise(
+        logit,
+        d_logit * max(1.0, options.keep_scale),
+        q * abs(float(options.scale)),
+        k * abs(float(options.scale)),
+    )
+
+
 # Layouts: plain loops from what a caller binds to live rows, and back.
 
 
@@ -236,23 +279,11 @@ def rows_of_pages(pool: np.ndarray, table: np.ndarray, lengths: Sequence[int]) -
     return entries
 
 
-def to_dense(rows: Sequence[torch.Tensor], length: int, fill: float) -> np.ndarray:
-    """(B, H, S, ...) from live rows, with `fill` behind them."""
-    first = rows[0]
-    result = np.full((len(rows), first.shape[0], length, *first.shape[2:]), fill)
+def to_dense(rows: Sequence[torch.Tensor], dim: Sequence[int], fill: float) -> np.ndarray:
+    """(B, H, S, D) from live rows, with `fill` behind them."""
+    result = np.full(tuple(dim), fill)
     for b, part in enumerate(rows):
         result[b, :, : part.shape[1]] = part.numpy()
-    return result
-
-
-def to_packed(
-    flat: np.ndarray, rows: Sequence[torch.Tensor], starts: Sequence[int], stride: Sequence[int]
-) -> np.ndarray:
-    """`flat`, as float64, with the live rows (H, S_b, D) of each entry written into it; everything else as it was."""
-    result = flat.astype(np.float64)
-    for part, start in zip(rows, starts, strict=True):
-        index = packed_index(int(start), part.shape[0], part.shape[1], part.shape[2], stride)
-        result[index] = part.numpy()
     return result
 
 
