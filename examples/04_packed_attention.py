@@ -6,6 +6,8 @@ length tensors say how many tokens it has. Lengths and offsets are data: the sam
 batch.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 import frazil
@@ -68,7 +70,7 @@ for batch in (LENGTHS, [32, 5, 0, 9]):
     }
     graph.execute({**data, **where, o: result}, graph.empty_workspace())
     # Each sequence alone must give the same rows.
-    for begin, end in zip(ends[:-1], ends[1:], strict=True):
+    for begin, end in pairwise(ends):
         if end > begin:
             alone = attention(*(data[t][begin:end] for t in (q, k, v)))
             errors.append(np.max(np.abs(result[begin:end] - alone)))

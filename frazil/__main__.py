@@ -1,4 +1,5 @@
-"""`python -m frazil`: the command line; the doctor's report alone where the command-line library is missing."""
+"""`python -m frazil`: the command line; the doctor's report alone where the command-line library is
+missing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The public graph: what users construct, execute and store.
 
-Owns the constructor, the binding of caller's buffers to tensors, execution, and the stored forms. Plans and their selection
-are in planned.py, the builder methods in builders.py.
+Owns the constructor, the binding of caller's buffers to tensors, execution, and the stored forms. Plans and
+their selection are in planned.py, the builder methods in builders.py.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Graph(PlannedGraph):
     name
         Name for logs.
     io_data_type, intermediate_data_type, compute_data_type
-        Types of inputs and outputs, of virtual tensors, and of arithmetic, where a tensor or node names none; framework
-        types are accepted. The last two default to the first.
+        Types of inputs and outputs, of virtual tensors, and of arithmetic, where a tensor or node names none;
+        framework types are accepted. The last two default to the first.
     handle
         Device and stream on which the graph runs.
     sm_count
@@ -122,7 +122,8 @@ class Graph(PlannedGraph):
         override_shapes: Sequence[Sequence[int]] | None = None,
         override_strides: Sequence[Sequence[int]] | None = None,
     ) -> int:
-        """Bytes of workspace of the selected plan; declared extents are maxima, so overrides do not change it.
+        """Bytes of workspace of the selected plan; declared extents are maxima, so overrides do not change
+        it.
 
         Raises
         ------
@@ -145,7 +146,8 @@ class Graph(PlannedGraph):
         return self._built[index].workspace
 
     def empty_workspace(self, like: Any = None) -> Any:
-        """A workspace for the selected plan, allocated by the library and on the device of `like` (NumPy by default).
+        """A workspace for the selected plan, allocated by the library and on the device of `like` (NumPy by
+        default).
 
         Raises
         ------
@@ -177,8 +179,8 @@ class Graph(PlannedGraph):
         Parameters
         ----------
         tensor_dict
-            Buffers by `Tensor`, uid or name; or a list of buffers, in the order of `tensor_uids`. Outputs are written.
-            Extra entries are ignored.
+            Buffers by `Tensor`, uid or name; or a list of buffers, in the order of `tensor_uids`. Outputs are
+            written. Extra entries are ignored.
         workspace
             `get_workspace_size()` bytes that nothing else uses meanwhile (`empty_workspace()`).
         handle
@@ -213,7 +215,9 @@ class Graph(PlannedGraph):
     # Identity and storage.
 
     def key(self) -> int:
-        """A number that two graphs share exactly when they are the same: operations, geometry, uids and names."""
+        """A number that two graphs share exactly when they are the same: operations, geometry, uids and
+        names.
+        """
         digest = hashlib.sha256(self.to_json().encode()).digest()
         return int.from_bytes(digest[:8], "big")
 
@@ -348,7 +352,9 @@ class Graph(PlannedGraph):
 def _wanted(
     target: Target | str | None, sm_version: int | None, sm_count: int | None, handle: Handle | None
 ) -> Target | None:
-    """The target that the constructor names; None leaves it to the device at hand, asked when it is first needed."""
+    """The target that the constructor names; None leaves it to the device at hand, asked when it is first
+    needed.
+    """
     if target is None and sm_version is not None:
         target = f"sm_{sm_version}"
     if target is None and sm_count is not None:

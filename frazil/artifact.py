@@ -12,7 +12,8 @@ class Artifact:
     Attributes
     ----------
     key
-        Digest of kernel source, compile-time parameters, architecture and compiler version: what identifies it.
+        Digest of kernel source, compile-time parameters, architecture and compiler version: what identifies
+        it.
     entry
         Name of the kernel in the cubin.
     arch

@@ -1,8 +1,8 @@
 """Memory that callers own, as one value: what a bound operand is, whatever library made it.
 
-Owns the reading of foreign buffers (NumPy, torch, DLPack producers, CUDA array interface, bare addresses) and nothing of
-what a plan expects of them. Imports no framework: torch tensors are recognised by their methods, everything else by the
-protocols.
+Owns the reading of foreign buffers (NumPy, torch, DLPack producers, CUDA array interface, bare addresses) and
+nothing of what a plan expects of them. Imports no framework: torch tensors are recognised by their methods,
+everything else by the protocols.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from .dtypes import data_type, from_any, itemsize, numpy_dtype
 from .errors import GraphError
-from .op import row_major
+from .geometry import row_major
 
 Device = int | str  # "cpu", an ordinal, or the name of another kind
 
@@ -89,7 +89,7 @@ def read(value: Any) -> Buffer:
     if hasattr(value, "__array_interface__"):
         return _from_interface(value.__array_interface__, "cpu", value)
     raise TypeError(
-        f"{type(value).__name__} is no buffer: a NumPy array, torch tensor, DLPack producer or address is needed"
+        f"{type(value).__name__} is no buffer: an array, torch tensor, DLPack producer or address is needed"
     )
 
 
@@ -217,7 +217,8 @@ _get_pointer.restype, _get_pointer.argtypes = (ctypes.c_void_p, [ctypes.py_objec
 
 def _from_producer(value: Any) -> Buffer:
     try:
-        # Only the versioned form says whether the memory may be written; older producers do not know the argument.
+        # Only the versioned form says whether the memory may be written; older producers do not know the
+        # argument.
         try:
             capsule = value.__dlpack__(max_version=(1, 1))
         except TypeError:
@@ -228,7 +229,9 @@ def _from_producer(value: Any) -> Buffer:
 
 
 def _from_capsule(capsule: Any) -> Buffer:
-    """Read a DLPack capsule without consuming it: the capsule stays the owner and frees the memory when it goes."""
+    """Read a DLPack capsule without consuming it: the capsule stays the owner and frees the memory when it
+    goes.
+    """
     name = _get_name(capsule)
     read_only = False
     if name == b"dltensor":

@@ -1,7 +1,7 @@
 """The graph's builder methods, one per operation record, with real signatures and docstrings.
 
-Owns how a record reads as a method. The methods do not exist in this source: editors and mypy read `builders.pyi`, which
-tools/make_stub.py writes from the same functions and a test compares.
+Owns how a record reads as a method. The methods do not exist in this source: editors and mypy read
+`builders.pyi`, which tools/make_stub.py writes from the same functions and a test compares.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Builders:
 def signature(op: Op) -> inspect.Signature:
     """The public signature of an operation's builder.
 
-    A required parameter that stands behind an optional one carries the default None and is checked by the builder.
+    A required parameter that stands behind an optional one carries the default None and is checked by the
+    builder.
     """
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     seen_default = False
@@ -51,7 +52,7 @@ def signature(op: Op) -> inspect.Signature:
             inspect.Parameter("out_dims", kind, default=None, annotation="Sequence[Any] | None")
         )
     many = len(op.returned()) > 1
-    return inspect.Signature(parameters, return_annotation="list[Tensor | None]" if many else "Tensor")
+    return inspect.Signature(parameters, return_annotation="list[Any]" if many else "Tensor")
 
 
 def describe(op: Op) -> list[tuple[str, Any, str, str]]:

@@ -1,7 +1,7 @@
 """The engines, as a static table of strings: id, name, and where the engine object is.
 
-Ids are public (`get_engine_and_knobs_at_index`), appear in stored plans and never change their meaning. Order is the last
-tie-break in ranking. An engine's module is imported when planning first asks it.
+Ids are public (`get_engine_and_knobs_at_index`), appear in stored plans and never change their meaning. Order
+is the last tie-break in ranking. An engine's module is imported when planning first asks it.
 """
 
 from __future__ import annotations

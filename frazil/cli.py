@@ -1,7 +1,7 @@
 """The command line: `frazil demo`, `run`, `explain`, `ops` and `doctor`.
 
-Owns commands, options, help and exit codes: 0 done, 1 a check failed, 2 it could not be done, with one line on stderr. The
-work is done in the cli_*.py modules.
+Owns commands, options, help and exit codes: 0 done, 1 a check failed, 2 it could not be done, with one line
+on stderr. The work is done in the cli_*.py modules.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def main(ctx: click.Context, level: str | None) -> None:
     "--kv-heads", type=click.IntRange(1, 128), default=2, show_default=True, help="Heads of K and V."
 )
 @click.option(
-    "--seq", type=click.IntRange(1, 4096), default=384, show_default=True, help="Tokens of a sequence."
+    "--seq", type=click.IntRange(1, 4096), default=512, show_default=True, help="Tokens of a sequence."
 )
 @click.option("--dim", type=click.IntRange(1, 512), default=64, show_default=True, help="Size of a head.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the data.")
@@ -130,10 +130,10 @@ def run(
 ) -> None:
     """Execute a stored graph or plan: outputs, timing, and a check against the reference engine in float64.
 
-    FILE holds the text of graph.to_json() or the bytes of graph.serialize(as_bytes=True). Inputs are made up unless
-    --inputs gives them. bfloat16 and FP8 arrays are given as floats, which are rounded, or as bit patterns (uint16, uint8);
-    they are written as float32, which holds them exactly. A packed tensor is one flat array, or (T, H, D). Ends with exit
-    code 1 where the check fails.
+    FILE holds the text of graph.to_json() or the bytes of graph.serialize(as_bytes=True). Inputs are made up
+    unless --inputs gives them. bfloat16 and FP8 arrays are given as floats, which are rounded, or as bit
+    patterns (uint16, uint8); they are written as float32, which holds them exactly. A packed tensor is one
+    flat array, or (T, H, D). Ends with exit code 1 where the check fails.
     """
     report = cli_run.run(cli_plan.read_file(file), cli_run.Options(inputs, fill, seed, repeat, target))
     click.echo(report.text)
@@ -169,8 +169,8 @@ def explain(file: Path, target: str | None, as_json: bool) -> None:
 def doctor(as_json: bool) -> None:
     """What is installed, what loads, what is missing, and what each missing thing would enable.
 
-    This is the report for a bug. Where Frazil does not even import, run the file frazil/cli_doctor.py with Python. Ends with
-    exit code 1 where something of the base install does not work.
+    This is the report for a bug. Where Frazil does not even import, run the file frazil/cli_doctor.py with
+    Python. Ends with exit code 1 where something of the base install does not work.
     """
     with progress(cli_doctor.steps(), "asking", expected=2.0) as step:
         report = cli_doctor.collect(step)

@@ -1,7 +1,8 @@
 """The check behind `frazil run`: the same graph, computed in float64 by the reference engine.
 
-Owns how a graph is widened to float64 and how far a result may lie from the wide one. The operations' references are
-written once for float32 and float64, so this shows what the plan's arithmetic and roundings cost, for any engine.
+Owns how a graph is widened to float64 and how far a result may lie from the wide one. The operations'
+references are written once for float32 and float64, so this shows what the plan's arithmetic and roundings
+cost, for any engine.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _MAY_DIFFER = 1e-3
 
 @dataclass(frozen=True)
 class Comparison:
-    """The largest error of an output, and the largest share that an error has of what is allowed at its element."""
+    """The largest error of an output, and the largest share that an error has of what is allowed at its
+    element."""
 
     error: float
     share: float
@@ -47,7 +49,8 @@ class Comparison:
 
 
 def widened(graph: Graph) -> tuple[Graph | None, str]:
-    """The graph in float64 for the reference engine, and how much of it is; None where float64 would change nothing."""
+    """The graph in float64 for the reference engine, and how much of it is; None where float64 would change
+    nothing."""
     text = graph.to_json()
     document = json.loads(text)
     for node in document["nodes"]:
@@ -87,8 +90,8 @@ def within(
 ) -> Comparison:
     """A result against a float64 one, rounded to the result's type.
 
-    Allowed are the error of float32 arithmetic and of roundings to the types `between` nodes, relative to the largest
-    magnitude, and one unit in the last place of the result's type.
+    Allowed are the error of float32 arithmetic and of roundings to the types `between` nodes, relative to the
+    largest magnitude, and one unit in the last place of the result's type.
     """
     if actual.size == 0:
         return Comparison(0.0, 0.0)

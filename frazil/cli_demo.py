@@ -1,7 +1,7 @@
 """`frazil demo`: causal attention with grouped heads, planned for the device at hand, executed and checked.
 
-Owns the data, the graph and the expected result, which is written out in NumPy float64 from the definition of attention
-and shares nothing with the operation's own reference.
+Owns the data, the graph and the expected result, which is written out in NumPy float64 from the definition of
+attention and shares nothing with the operation's own reference.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from .api import Graph
 from .cli_check import Comparison
+from .cli_inputs import POISON, allocate, require_memory
 from .cli_plan import here
 from .cli_run import measured, timing
 from .cli_text import columns, labelled, progress
@@ -22,6 +23,7 @@ from .dtypes import cast, data_type
 from .target import Target
 
 _REPEAT = 5
+_SCORE_BYTES = 32  # that the reference engine has at a time for each score
 _ROUNDING = 2.0**-9  # of bfloat16, relative: half a unit in the last place
 
 
@@ -52,26 +54,24 @@ class Report:
 
 def demo(shape: Shape, seed: int) -> Report:
     """Plan, execute and check attention on made-up activations."""
-    q, k, v = activations(shape, seed)
     graph, note = here(lambda target: describe(shape, target))
     start = time.perf_counter()
     graph.build()
     built = time.perf_counter() - start
-    o = np.empty((shape.batch, shape.heads, shape.seq, shape.dim), q.dtype)
-    lse = np.empty((shape.batch, shape.heads, shape.seq, 1), np.float32)
+    scores = shape.batch * shape.heads * shape.seq**2
+    require_memory(graph, _SCORE_BYTES * scores if graph.target.is_cpu else 0)
+    q, k, v = activations(shape, seed)
+    o, lse = (allocate(graph.find_tensor(n), POISON) for n in ("O", "LSE"))
     with progress(_REPEAT + shape.heads, "running", graph.plans[0].expected_us * 1e-6 * _REPEAT) as step:
         times = measured(graph, {"q": q, "k": k, "v": v, "O": o, "LSE": lse}, _REPEAT, step)
         checks = _check(shape, (q, k, v), (o, lse), step)
+    compared = columns([(name, str(c)) for name, c in checks.items()], indent=0)
     lines = [
-        f"Causal attention in bfloat16: Q {_text(q)}, K and V {_text(k)}",
+        f"Causal attention in bfloat16: Q {q.shape}, K and V {k.shape}",
         *([note] if note else []),
         labelled("plan", str(graph.explain())),
         labelled("time", timing("plan and build", built, times)),
-        labelled(
-            "check",
-            "against float64, written out in NumPy\n"
-            + columns([(n, str(c)) for n, c in checks.items()], indent=0),
-        ),
+        labelled("check", f"against float64, written out in NumPy\n{compared}"),
     ]
     return Report("\n".join(lines), all(c.ok for c in checks.values()), graph)
 
@@ -96,7 +96,8 @@ def describe(shape: Shape, target: Target | str) -> Graph:
 
 
 def activations(shape: Shape, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Q, K and V as a trained model has them: a few channels far larger than the rest, positions rotated into Q and K."""
+    """Q, K and V as a trained model has them: a few channels far larger than the rest, positions rotated into
+    Q and K."""
     rng = np.random.default_rng(seed)
 
     def draw(heads: int) -> np.ndarray:
@@ -126,8 +127,9 @@ def _check(
 ) -> dict[str, Comparison]:
     """The comparison of each output with attention as it is defined.
 
-    Allowed for O: twice what rounding the probabilities and O itself to bfloat16 can cost, element by element. Allowed for
-    LSE: twice what float32 sums over the head dimension can cost, relative to the largest score.
+    Allowed for O: twice what rounding the probabilities and O itself to bfloat16 can cost, element by
+    element. Allowed for LSE: twice what float32 sums over the head dimension can cost, relative to the
+    largest score.
     """
     q, k, v = (x.astype(np.float64) for x in inputs)
     o, lse = (x.astype(np.float64) for x in results)
@@ -151,10 +153,7 @@ def _check(
 
 
 def _note(worst: list[float], actual: np.ndarray, expected: np.ndarray, allowed: Any) -> None:
-    """Raise a pair (error, share of the allowed error) to that of these elements; NaN counts as infinitely wrong."""
+    """Raise a pair (error, share of the allowed error) to that of these elements; NaN counts as infinitely
+    wrong."""
     error = np.nan_to_num(np.abs(actual - expected), nan=np.inf)
     worst[:] = (max(worst[0], float(error.max())), max(worst[1], float((error / allowed).max())))
-
-
-def _text(x: np.ndarray) -> str:
-    return f"({', '.join(map(str, x.shape))})"

@@ -1,8 +1,8 @@
 """`frazil doctor`: what is installed, what loads, what is missing, and what each missing thing would enable.
 
-Must work where little else does: uses the standard library alone and imports everything it reports on in processes of
-their own, so that a package that fails, crashes or hangs on import costs one line of the report. Where Frazil itself does
-not import, run this file: `python .../frazil/cli_doctor.py [--json]`.
+Must work where little else does: uses the standard library alone and imports everything it reports on in
+processes of their own, so that a package that fails, crashes or hangs on import costs one line of the report.
+Where Frazil itself does not import, run this file: `python .../frazil/cli_doctor.py [--json]`.
 """
 
 from __future__ import annotations
@@ -203,7 +203,8 @@ def _compiler() -> dict[str, str]:
 
 def _child(code: str) -> dict[str, Any]:
     """What a piece of code prints as JSON in a process of its own, or the last line of its complaint."""
-    # Behind everything else on the path: a Frazil that is installed comes first, as in the user's own programs.
+    # Behind everything else on the path: a Frazil that is installed comes first, as in the user's own
+    # programs.
     home = str(Path(__file__).resolve().parent.parent)
     command = [sys.executable, "-c", f"import sys; sys.path.append({home!r}); {code}"]
     try:

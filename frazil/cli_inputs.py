@@ -1,7 +1,8 @@
-"""The inputs of a stored graph: from an .npz file, or made up so that the graph has something sensible to compute.
+"""The inputs of a stored graph: from an .npz file, or made up so that the graph has something sensible to
+compute.
 
-Owns how values are converted to a tensor's element type and laid out as declared, and which values each kind of port may
-be given. Integers that address or count are made up only where the graph says what is valid.
+Owns how values are converted to a tensor's element type and laid out as declared, and which values each kind
+of port may be given. Integers that address or count are made up only where the graph says what is valid.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from .api import Graph
 from .cli_sequences import Sequences
 from .cli_text import Mistake
 from .dtypes import FLOATING, INTEGRAL, cast, data_type, has_numpy, itemsize, nbytes, numpy_dtype
+from .geometry import span
 from .graph import GraphIR
 from .op import Port
-from .spec import span
 from .tensor import Tensor
+
+POISON = 0xFF  # a byte that makes NaN in every float type: an element that is not written shows
 
 # Types without a NumPy type of their own: bit patterns are given as unsigned integers of the same size.
 _BITS = frozenset(FLOATING - {data_type.FLOAT, data_type.DOUBLE})
 
-# Values of ports that normal data would make meaningless: a constant, uniform between two bounds, or integers of a range.
+# Values of ports that normal data would make meaningless: a constant, uniform between two bounds, or integers
+# of a range.
 _BY_PORT: dict[str, float | tuple[float, float] | range] = {
     "epsilon": 1e-5,
     "momentum": 0.1,
@@ -248,13 +252,15 @@ def _laid_out(tensor: Tensor, values: Any) -> np.ndarray:
     if memory.size:
         own = memory
         if not tensor.is_ragged:
-            own = memory[(..., *(slice(0, 1) if s == 0 else slice(None) for s in tensor.stride))]
+            once = tuple(slice(0, 1) if s == 0 else slice(None) for s in tensor.stride)
+            own = memory[once]
         own[...] = cast(np.asarray(values), tensor.data_type)
     return memory
 
 
 def _distinct(tensor: Tensor) -> tuple[int, ...]:
-    """Shape of the elements that a tensor has of its own: a broadcast axis counts once, a packed tensor is flat."""
+    """Shape of the elements that a tensor has of its own: a broadcast axis counts once, a packed tensor is
+    flat."""
     if tensor.is_ragged:
         return (span(tensor.dim, tensor.stride),)
     return tuple(min(d, 1) if s == 0 else d for d, s in zip(tensor.dim, tensor.stride, strict=True))

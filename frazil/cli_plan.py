@@ -1,7 +1,7 @@
 """From a file or a builder to a planned graph: what `frazil run`, `explain` and `demo` have in common.
 
-Owns the recognition of stored graphs and plans, and the rule that where no GPU engine serves a graph the CPU does, said in
-one line.
+Owns the recognition of stored graphs and plans, and the rule that where no GPU engine serves a graph the CPU
+does, said in one line.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def restored(text: str, target: Target | str | None) -> Graph:
 
 
 def here(make: Callable[[Target], Graph]) -> tuple[Graph, str]:
-    """A graph for the device at hand, or for the CPU where no GPU engine serves it; and a line that says the latter.
+    """A graph for the device at hand, or for the CPU where no GPU engine serves it; and a line that says the
+    latter.
 
     Parameters
     ----------

@@ -19,8 +19,6 @@ from .api import Graph
 from .cli_text import Mistake, columns, duration, labelled, progress
 from .tensor import Tensor
 
-_POISON = 0xFF  # NaN in every float type, so that an element that is not written shows
-
 
 @dataclass(frozen=True)
 class Options:
@@ -57,7 +55,9 @@ def run(file: cli_plan.File, options: Options) -> Report:
     prepare()
     built = time.perf_counter() - start
     operands = _operands(graph, options)
-    outputs = {t: cli_inputs.allocate(t, 0 if t.is_ragged else _POISON) for t in graph.get_outputs()}
+    outputs = {
+        t: cli_inputs.allocate(t, 0 if t.is_ragged else cli_inputs.POISON) for t in graph.get_outputs()
+    }
     pack = {**{t: i.array for t, i in operands.items()}, **outputs}
     wide, how = cli_check.widened(graph)
     steps = options.repeat + (wide is not None)
@@ -98,7 +98,8 @@ def timing(preparation: str, seconds: float, times: Sequence[float]) -> str:
 
 
 def save(outputs: Mapping[Tensor, np.ndarray], path: Path) -> None:
-    """Write outputs as an .npz file: by name, or by uid where a name is not unique; bfloat16 and FP8 as float32."""
+    """Write outputs as an .npz file: by name, or by uid where a name is not unique; bfloat16 and FP8 as
+    float32."""
     names = [t.name for t in outputs]
     arrays = {}
     for tensor, array in outputs.items():

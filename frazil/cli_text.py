@@ -1,6 +1,7 @@
 """What the command line prints: columns, durations, progress, and the one line that ends on a user's mistake.
 
-Knows nothing of graphs or plans. Results go to stdout, everything else to stderr, so that output can be piped.
+Knows nothing of graphs or plans. Results go to stdout, everything else to stderr, so that output can be
+piped.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def progress(length: int, label: str, expected: float = 0.0) -> Iterator[Callable[[], None]]:
-    """Yields a function to be called after each of `length` steps; a bar on stderr where they take more than a second.
+    """Yields a function to be called after each of `length` steps; a bar on stderr where they take more than
+    a second.
 
     Parameters
     ----------
     expected
-        Seconds that all steps are expected to take, where known: a long first step then has its bar at once. Otherwise
-        the first steps tell.
+        Seconds that all steps are expected to take, where known: a long first step then has its bar at once.
+        Otherwise the first steps tell.
     """
     start, done = time.monotonic(), 0
     bar = click.progressbar(length=length, label=label, file=sys.stderr)

@@ -1,7 +1,7 @@
 """The CUDA driver: the only importer of cuda.bindings, and the one place where a driver status is read.
 
-An absent package, driver or device is a state ("no devices"), not an error; a call that fails on a present device is a
-`CudaError`. Nothing here creates a context.
+An absent package, driver or device is a state ("no devices"), not an error; a call that fails on a present
+device is a `CudaError`. Nothing here creates a context.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The element types: the public `data_type` enumeration, its NumPy representation, and the one rounding rule.
 
-Owns which bits an element has and how a wider value is rounded to it. Knows no framework: types of other libraries are
-recognised by their name ("torch.bfloat16" and NumPy's own `dtype` spell the same type), so nothing is imported for them.
+Owns which bits an element has and how a wider value is rounded to it. Knows no framework: types of other
+libraries are recognised by their name ("torch.bfloat16" and NumPy's own `dtype` spell the same type), so
+nothing is imported for them.
 """
 
 from __future__ import annotations
@@ -155,7 +156,8 @@ def has_numpy(dtype: data_type) -> bool:
 
 
 def from_any(value: Any) -> data_type:
-    """The `data_type` that a value names: itself, an int of the enumeration, a NumPy, torch, JAX or CuPy type, or a name.
+    """The `data_type` that a value names: itself, an int of the enumeration, a NumPy, torch, JAX or CuPy
+    type, or a name.
 
     Raises
     ------
@@ -192,7 +194,9 @@ def _from_foreign(value: Any) -> data_type | None:
 
 
 def math_type(compute: data_type, operands: list[data_type]) -> np.dtype:
-    """NumPy type in which a reference computes: float32, or float64 or int64 where compute type or operands ask for it."""
+    """NumPy type in which a reference computes: float32, or float64 or int64 where compute type or operands
+    ask for it.
+    """
     if compute is data_type.DOUBLE or data_type.DOUBLE in operands:
         return np.dtype(np.float64)
     if compute in INTEGRAL and all(o in INTEGRAL for o in operands):
@@ -201,11 +205,12 @@ def math_type(compute: data_type, operands: list[data_type]) -> np.dtype:
 
 
 def cast(array: np.ndarray, dtype: data_type) -> np.ndarray:
-    """Round `array` to `dtype`: to nearest, ties to even; FP8 and integer types saturate, NaN becomes 0 in an integer.
+    """Round `array` to `dtype`: to nearest, ties to even; FP8 and integer types saturate, NaN becomes 0 in an
+    integer.
 
-    FP8_E4M3 has no infinity and FP8_E5M2 keeps its own only for values that were infinite: finite values that are too
-    large become the largest finite value, as the hardware's saturating conversions do. FP8_E8M0 holds powers of two
-    alone: 0 becomes the smallest, and a negative value is NaN.
+    FP8_E4M3 has no infinity and FP8_E5M2 keeps its own only for values that were infinite: finite values that
+    are too large become the largest finite value, as the hardware's saturating conversions do. FP8_E8M0 holds
+    powers of two alone: 0 becomes the smallest, and a negative value is NaN.
     """
     target = numpy_dtype(dtype)
     if array.dtype == target:
@@ -218,7 +223,8 @@ def cast(array: np.ndarray, dtype: data_type) -> np.ndarray:
         array = _to_float32(array)
     if dtype in _FP8:
         low, high = _limits(dtype)
-        # What has no finite counterpart of its own kind: NaN, an infinity that the type has, a sign that it has not.
+        # What has no finite counterpart of its own kind: NaN, an infinity that the type has, a sign that it
+        # has not.
         keep = ~np.isfinite(array) if dtype is data_type.FP8_E5M2 else np.isnan(array)
         if dtype is data_type.FP8_E8M0:
             keep |= array < 0
@@ -230,8 +236,8 @@ def cast(array: np.ndarray, dtype: data_type) -> np.ndarray:
 def _to_float32(array: np.ndarray) -> np.ndarray:
     """float32 from which rounding to a narrower type gives what rounding `array` itself would.
 
-    float64 is rounded to odd: were it rounded to nearest, a value just above a tie of the narrower type would arrive
-    as the tie (Boldo and Melquiond, "When double rounding is odd", 2005).
+    float64 is rounded to odd: were it rounded to nearest, a value just above a tie of the narrower type would
+    arrive as the tie (Boldo and Melquiond, "When double rounding is odd", 2005).
     """
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)

@@ -1,8 +1,8 @@
 """The contract between planning and engines: what an engine is asked, and the values in which it answers.
 
-An engine is an object with a name. `claim` says, as a value, that it serves a problem on a target or the first condition
-that it misses; `configs` lists its choices, best first; `build` turns one choice into a program. No engine code runs after
-that. This module knows no engine.
+An engine is an object with a name. `claim` says, as a value, that it serves a problem on a target or the
+first condition that it misses; `configs` lists its choices, best first; `build` turns one choice into a
+program. No engine code runs after that. This module knows no engine.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """An engine does not serve the problem; `reason` is the first condition missed, with actual and allowed value."""
+    """An engine does not serve the problem; `reason` is the first condition missed, with actual and allowed
+    value.
+    """
 
     reason: str
     engine: str = ""

@@ -1,4 +1,6 @@
-"""The public enumerations but for `data_type` (dtypes.py). Values are those that existing graph code stores and logs."""
+"""The public enumerations but for `data_type` (dtypes.py). Values are those that existing graph code stores
+and logs.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,9 @@ class diagonal_alignment(IntEnum):
 
 
 class attention_implementation(IntEnum):
-    """Constrains which of the closed library's attention implementations may serve; open engines ignore it."""
+    """Constrains which of the closed library's attention implementations may serve; open engines ignore
+    it.
+    """
 
     AUTO = 0
     COMPOSITE = 1

@@ -1,4 +1,6 @@
-"""The environment variables that Frazil reads, each with its meaning; no other module reads the environment."""
+"""The environment variables that Frazil reads, each with its meaning; no other module reads the
+environment.
+"""
 
 from __future__ import annotations
 

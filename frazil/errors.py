@@ -1,8 +1,9 @@
 """The errors Frazil raises, and nothing else.
 
-Four kinds: the caller's graph or pack is wrong (`GraphError`), a call came at the wrong time (`StateError`), no engine
-serves the graph (`NotSupported`, which carries every engine's reason), and the driver failed (`CudaError`). An error
-names what it is about in fields as well as in its text, so that programs need not parse the text.
+Four kinds: the caller's graph or pack is wrong (`GraphError`), a call came at the wrong time (`StateError`),
+no engine serves the graph (`NotSupported`, which carries every engine's reason), and the driver failed
+(`CudaError`). An error names what it is about in fields as well as in its text, so that programs need not
+parse the text.
 """
 
 from __future__ import annotations

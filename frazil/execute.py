@@ -1,8 +1,8 @@
 """The executor: runs a program on operands that a caller owns.
 
-Owns the order of a call (resolve, check, run) and the meaning of each instruction on a CPU target. Contains no operation or
-engine name: a host call runs whatever record its node names. One executable serves many threads; a call keeps all of its
-state on its own stack.
+Owns the order of a call (resolve, check, run) and the meaning of each instruction on a CPU target. Contains
+no operation or engine name: a host call runs whatever record its node names. One executable serves many
+threads; a call keeps all of its state on its own stack.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 from .buffers import Device, device_name, host_view
 from .dtypes import cast, data_type, math_type, numpy_dtype
 from .errors import GraphError, StateError
+from .geometry import row_major
 from .inputs import Bindings, Ports, overrides_by_port
-from .op import Call, Port, Scatter, row_major
+from .op import Call, Port, Scatter
 from .program import Address, Copy, Fill, HostCall, Program, Slot, Upload, evaluate
 from .spec import Problem, TensorSpec
 
@@ -68,7 +69,9 @@ class Executable:
             _run(instruction, specs, bindings)
 
     def _effective(self, bindings: Bindings) -> Specs:
-        """The program's tensors with the geometry in force; what depends on a changed extent is derived anew."""
+        """The program's tensors with the geometry in force; what depends on a changed extent is derived
+        anew.
+        """
         declared = self.program.tensors
         specs = list(declared)
         for port, operand in bindings.operands.items():
@@ -157,7 +160,9 @@ def _host_call(instruction: HostCall, specs: Specs, bindings: Bindings) -> None:
 
 
 def _view(number: int, address: Address, specs: Specs, bindings: Bindings) -> np.ndarray:
-    """The memory of a tensor: in its geometry, or flat for a packed one; a host scalar as an array of one element."""
+    """The memory of a tensor: in its geometry, or flat for a packed one; a host scalar as an array of one
+    element.
+    """
     spec = specs[number]
     if number in bindings.scalars:
         value = np.asarray(bindings.scalars[number])

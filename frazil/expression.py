@@ -1,7 +1,7 @@
 """Scalar expressions that a node carries as an attribute: what `score_mod` callbacks become.
 
-An expression is data: a list of pointwise steps over numbered values. Owns its evaluation and nothing else; which
-operations may appear is the caller's rule, and their records are looked up by name.
+An expression is data: a list of pointwise steps over numbered values. Owns its evaluation and nothing else;
+which operations may appear is the caller's rule, and their records are looked up by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from .op import Attrs, Call, Op
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation: `args` number earlier values; a `data_type` other than NOT_SET rounds the result to it."""
+    """One operation: `args` number earlier values; a `data_type` other than NOT_SET rounds the result to
+    it.
+    """
 
     op: str
     attrs: Attrs
@@ -30,8 +32,9 @@ class Step:
 class Expression:
     """Steps over numbered values.
 
-    Values 0 to `leading` - 1 are what the operation itself supplies (the score, in backward also its gradient); the
-    next `captures` are tensors of the surrounding graph; then one per step. `results` number the values to return.
+    Values 0 to `leading` - 1 are what the operation itself supplies (the score, in backward also its
+    gradient); the next `captures` are tensors of the surrounding graph; then one per step. `results` number
+    the values to return.
     """
 
     leading: int

@@ -1,7 +1,7 @@
 """The pure graph: nodes, tensors, and the inference that completes what the user left out.
 
-Owns how builder calls become nodes, default types, and validation. Knows no device, buffer, engine or plan; the public
-`Graph` (api.py) adds the lifecycle to it.
+Owns how builder calls become nodes, default types, and validation. Knows no device, buffer, engine or plan;
+the public `Graph` (api.py) adds the lifecycle to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from .dtypes import data_type, from_any
 from .enums import scalar_type, tensor_reordering
 from .errors import GraphError, StateError
 from .expression import Expression, Step
-from .op import REQUIRED, Attrs, Bound, Call, Inferred, Op, row_major
+from .geometry import row_major
+from .op import REQUIRED, Attrs, Bound, Call, Inferred, Op
 from .tensor import Tensor, TensorTable
 
 # For methods with a parameter called `scalar_type`.
@@ -107,7 +108,8 @@ class GraphIR(Builders):
         is_pass_by_value
             One number, given from the host at execute.
         ragged_offset
-            Makes the tensor packed: where each batch entry starts, in elements times `ragged_offset_multiplier`.
+            Makes the tensor packed: where each batch entry starts, in elements times
+            `ragged_offset_multiplier`.
         uid
             Key in variant packs; chosen by the graph where left out or -1.
         alignment_value
@@ -135,7 +137,8 @@ class GraphIR(Builders):
         return made
 
     def tensor_scalar(self, value: float, scalar_type: scalar_type, name: str = "") -> Tensor:
-        """A scalar: part of the graph (COMPILE_TIME_CONST), or given at execute (RUNTIME_PARAM) with this as its type.
+        """A scalar: part of the graph (COMPILE_TIME_CONST), or given at execute (RUNTIME_PARAM) with this as
+        its type.
 
         A Python float makes a FLOAT scalar, an int an INT32 or, where it does not fit, an INT64 one.
         """
@@ -274,7 +277,8 @@ class GraphIR(Builders):
         Raises
         ------
         GraphError
-            Something about the graph is wrong; the text names node, tensor, what was found and what was expected.
+            Something about the graph is wrong; the text names node, tensor, what was found and what was
+            expected.
         """
         if self._validated == self._table.version:
             return
@@ -361,10 +365,11 @@ class GraphIR(Builders):
     def trace(
         self, functions: Sequence[Callable[[Any, Tensor], Tensor]], node: str
     ) -> tuple[Expression, list[Tensor]]:
-        """Run callbacks such as `score_mod` and return what they build as one expression, with the tensors it captures.
+        """Run callbacks such as `score_mod` and return what they build as one expression, with the tensors it
+        captures.
 
-        Function i receives the graph and leading value i, and its result is result i. Operations that a callback adds
-        do not become nodes of the graph; tensors that it declares do become inputs of it.
+        Function i receives the graph and leading value i, and its result is result i. Operations that a
+        callback adds do not become nodes of the graph; tensors that it declares do become inputs of it.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Handles: a device and a stream on it. Owns the rules for both; knows no graph and no plan.
 
-A handle belongs to one thread at a time. A stream is an integer (`cudaStream_t`); work on the CPU is done when `execute`
-returns, so a CPU handle's stream orders nothing and is only remembered.
+A handle belongs to one thread at a time. A stream is an integer (`cudaStream_t`); work on the CPU is done
+when `execute` returns, so a CPU handle's stream orders nothing and is only remembered.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class Handle:
     """
 
     def __init__(self, ordinal: int | Literal["cpu"], stream: int = 0) -> None:
+        if ordinal != "cpu" and (isinstance(ordinal, bool) or not isinstance(ordinal, int)):
+            raise TypeError(f'device: an ordinal or "cpu" is needed, got {ordinal!r}')
         self._device = None if ordinal == "cpu" else driver.device_info(ordinal)
-        self._stream, self._alive = int(stream), True
+        self._stream, self._alive = _number(stream), True
 
     @property
     def ordinal(self) -> int | Literal["cpu"]:
@@ -91,9 +93,7 @@ def destroy_handle(handle: Handle) -> None:
 def set_stream(handle: Handle, stream: int) -> None:
     """Make work of this handle run on `stream`; the same stream again costs nothing."""
     if checked(handle)._stream != stream:
-        if isinstance(stream, bool) or not isinstance(stream, int) or stream < 0:
-            raise TypeError(f"stream: a non-negative integer (cudaStream_t) is needed, got {stream!r}")
-        handle._stream = stream
+        handle._stream = _number(stream)
 
 
 def get_stream(handle: Handle) -> int:
@@ -114,3 +114,9 @@ def checked(handle: Handle) -> Handle:
     if not isinstance(handle, Handle):
         raise TypeError(f"a frazil Handle is needed, got {type(handle).__name__}")
     return handle.check()
+
+
+def _number(stream: int) -> int:
+    if isinstance(stream, bool) or not isinstance(stream, int) or stream < 0:
+        raise TypeError(f"stream: a non-negative integer (cudaStream_t) is needed, got {stream!r}")
+    return stream

@@ -1,7 +1,8 @@
-"""From what a caller passes to what a program needs: keys to ports, objects to buffers, and every check before a launch.
+"""From what a caller passes to what a program needs: keys to ports, objects to buffers, and every check
+before a launch.
 
-Owns the rules of effective geometry: an override, else the bound buffer's own metadata, else the declaration. All checks
-happen here and before anything is written; nothing here runs an instruction.
+Owns the rules of effective geometry: an override, else the bound buffer's own metadata, else the declaration.
+All checks happen here and before anything is written; nothing here runs an instruction.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import numpy as np
 from .buffers import Buffer, Device, device_name, host_view, read
 from .dtypes import INTEGRAL, data_type, itemsize, nbytes, numpy_dtype
 from .errors import GraphError
-from .op import is_nested
+from .geometry import is_nested, span
 from .program import Program
-from .spec import TensorSpec, span
+from .spec import TensorSpec
 
 Override = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -74,7 +75,8 @@ class Ports:
         Raises
         ------
         GraphError
-            A name that several tensors have, one tensor bound twice, a missing operand, lists of unequal length.
+            A name that several tensors have, one tensor bound twice, a missing operand, lists of unequal
+            length.
         """
         found: dict[int, Any] = {}
         unknown = []
@@ -91,8 +93,9 @@ class Ports:
             if found.get(port) is None:
                 spec = self.program.tensors[port]
                 extra = f"; the pack's keys {unknown} name no operand" if unknown else ""
+                kind = "output" if port in self.outputs else "input"
                 raise GraphError(
-                    f"the variant pack is missing a buffer for this {'output' if port in self.outputs else 'input'}{extra}",
+                    f"the variant pack is missing a buffer for this {kind}{extra}",
                     tensor=spec.name,
                     uid=spec.uid,
                 )
@@ -115,8 +118,9 @@ class Ports:
         Raises
         ------
         GraphError
-            Wrong element type, device, extents, size or alignment, an output that cannot be written or overlaps
-            another operand, or a workspace that is missing or too small; nothing has been written then.
+            Wrong element type, device, extents, size or alignment, an output that cannot be written or
+            overlaps another operand, or a workspace that is missing or too small; nothing has been written
+            then.
         """
         operands: dict[int, Operand] = {}
         scalars: dict[int, int | float] = {}
@@ -167,12 +171,19 @@ class Ports:
                 expected=device_name(device),
                 **where,
             )
+        if spec.is_ragged and buffer.dim is None and device == "cpu":
+            raise GraphError(
+                "size of the bound packed buffer",
+                got="a bare address",
+                expected="a buffer that says how many elements it holds",
+                **where,
+            )
         operand = _geometry(spec, buffer, override)
         if operand.elements and buffer.address <= 0:
             raise GraphError("address of the bound buffer", got=buffer.address, expected="memory", **where)
         alignment = self._aligned.get(port, itemsize(spec.data_type))
         if buffer.address % alignment and operand.elements:
-            got = f"{buffer.address:#x}, which is {buffer.address % alignment} bytes past a multiple of {alignment}"
+            got = f"{buffer.address:#x}, {buffer.address % alignment} bytes past a multiple of {alignment}"
             raise GraphError(
                 "alignment of the bound buffer", got=got, expected=f"a multiple of {alignment}", **where
             )
@@ -253,19 +264,23 @@ def overrides_by_port(
     Raises
     ------
     GraphError
-        Lists of unequal length, an unknown uid, a uid named twice, another rank, or extents above the declared ones.
+        Lists of unequal length, an unknown uid, a uid named twice, another rank, or extents above the
+        declared ones.
     """
-    given = [v for v in (uids, shapes, strides) if v is not None]
+    given: list[Any] = [v for v in (uids, shapes, strides) if v is not None]
     if not given:
         return {}
-    if len(given) != 3 or len({len(v) for v in given}) != 1:
-        lengths = [None if v is None else len(v) for v in (uids, shapes, strides)]
+    lists: tuple[Any, ...] = (uids, shapes, strides)
+    lengths = [len(v) if hasattr(type(v), "__len__") else None for v in lists]
+    if None in lengths or len(set(lengths)) != 1:
         raise GraphError(
-            "override_uids, override_shapes, override_strides", got=lengths, expected="three equal lengths"
+            "lengths of override_uids, override_shapes, override_strides",
+            got=lengths,
+            expected="three lists of equal length",
         )
     result: dict[int, Override] = {}
     for uid, shape, stride in zip(*given, strict=True):
-        port = ports.by_uid.get(uid)
+        port = ports.by_uid.get(uid) if hasattr(type(uid), "__index__") else None
         if port is None:
             raise GraphError("override of an unknown uid", got=uid, expected=f"one of {sorted(ports.by_uid)}")
         spec = ports.program.tensors[port]
@@ -331,7 +346,7 @@ def _scalar(spec: TensorSpec, value: Any) -> int | float:
         raise GraphError("shape of a host scalar", got=buffer.dim, expected="one element", **where)
     if not _same_bits(buffer.data_type, spec.data_type):
         raise GraphError("data type of a host scalar", got=buffer.data_type, expected=spec.data_type, **where)
-    return host_view(buffer, buffer.data_type, (), ()).item()  # type: ignore[no-any-return]
+    return host_view(buffer, buffer.data_type, (), ()).item()
 
 
 def _holds(dtype: data_type, number: float) -> bool:
@@ -345,12 +360,16 @@ def _holds(dtype: data_type, number: float) -> bool:
 
 
 def _elsewhere(found: Device | None, wanted: Device) -> bool:
-    """Whether memory is known to be on another device; "cuda" stands for one whose number the producer does not say."""
+    """Whether memory is known to be on another device; "cuda" stands for one whose number the producer does
+    not say.
+    """
     return found is not None and found != wanted and not (found == "cuda" and isinstance(wanted, int))
 
 
 def _same_bits(given: data_type, declared: data_type) -> bool:
-    """Types that may be bound for each other: equal ones, and raw bytes for types that frameworks may lack."""
+    """Types that may be bound for each other: equal ones, and raw bytes for types that frameworks may
+    lack.
+    """
     raw = declared in (data_type.FP8_E8M0, data_type.FP4_E2M1, data_type.INT4, data_type.BOOLEAN)
     return given is declared or (given is data_type.UINT8 and raw)
 
@@ -395,8 +414,8 @@ def _check_packed(
 ) -> None:
     """Refuse a buffer that cannot hold a packed tensor.
 
-    It may be (T, H, D) with the declared inner extents and strides and any T, have the declared shape and inner strides,
-    or be contiguous memory, which is read as declared.
+    It may be (T, H, D) with the declared inner extents and strides and any T, have the declared shape and
+    inner strides, or be contiguous memory, which is read as declared.
     """
     assert buffer.dim is not None and buffer.stride is not None
     wrong_inner = False
@@ -437,7 +456,9 @@ def _region(operand: Operand, spec: TensorSpec) -> tuple[int, int]:
 
 
 def _share(a: Operand, a_spec: TensorSpec, b: Operand, b_spec: TensorSpec) -> bool:
-    """Whether two operands whose regions overlap have a byte in common, as far as a bounded search can tell."""
+    """Whether two operands whose regions overlap have a byte in common, as far as a bounded search can
+    tell.
+    """
     first, second = _memory(a, a_spec), _memory(b, b_spec)
     try:
         return bool(np.shares_memory(first, second, _OVERLAP_WORK))  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """How a graph is offered to engines: as a whole first, then in partitions.
 
-Owns the partitioning alone. It knows which operations anchor a kernel (their records say so), not what any engine serves.
+Owns the partitioning alone. It knows which operations anchor a kernel (their records say so), not what any
+engine serves.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def partitions(problem: Problem) -> Iterator[Partition]:
 def _around_anchors(problem: Problem) -> Partition:
     """Group nodes in order so that each group is connected and has one anchor at most.
 
-    A node joins the group of the latest producer of its inputs, unless both have an anchor or the group would then
-    depend on a later one; otherwise it opens a group. Groups come out in an order of execution.
+    A node joins the group of the latest producer of its inputs, unless both have an anchor or the group would
+    then depend on a later one; otherwise it opens a group. Groups come out in an order of execution.
     """
     producer = {t: i for i, n in enumerate(problem.nodes) for t in n.writes()}
     group_of: list[int] = []
@@ -37,7 +38,8 @@ def _around_anchors(problem: Problem) -> Partition:
         anchor = find(node.op).anchor
         sources = [group_of[producer[t]] for t in node.reads() if t in producer]
         latest = max(sources, default=None)
-        # Joining the latest group keeps every dependency pointing from a lower group number to a higher or equal one.
+        # Joining the latest group keeps every dependency pointing from a lower group number to a higher or
+        # equal one.
         if latest is not None and not (anchor and anchored[latest]):
             groups[latest].append(index)
             anchored[latest] |= anchor

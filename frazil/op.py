@@ -1,8 +1,9 @@
-"""What an operation is: one record from which methods, inference, checks, reference, costs and tests all come.
+"""What an operation is: one record from which methods, inference, checks, reference, costs and tests all
+come.
 
-Owns the vocabulary of records (`Port`, `Attr`, `Param`, `Op`), the view of one use of a record that inference, checks,
-costs and references receive (`Call`), and the small values that records trade in (`Inferred`, `Scatter`, `Cost`,
-`Case`). Knows no particular operation, no graph, no engine and no device.
+Owns the vocabulary of records (`Port`, `Attr`, `Param`, `Op`), the view of one use of a record that
+inference, checks, costs and references receive (`Call`), and the small values that records trade in
+(`Inferred`, `Scatter`, `Cost`, `Case`). Knows no particular operation, no graph, no engine and no device.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import numpy as np
 
 from .dtypes import DataType, data_type, nbytes
 from .errors import GraphError
+from .geometry import row_major
 
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
 
 class TensorLike(Protocol):
-    """What inference, checks and references may know of a tensor: a graph's `Tensor` and a frozen spec both fit."""
+    """What inference, checks and references may know of a tensor: a graph's `Tensor` and a frozen spec both
+    fit.
+    """
 
     @property
     def dim(self) -> tuple[int, ...]: ...
@@ -66,7 +70,9 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """An attribute: `kind` turns what the caller wrote into a hashable value or raises TypeError or ValueError."""
+    """An attribute: `kind` turns what the caller wrote into a hashable value or raises TypeError or
+    ValueError.
+    """
 
     name: str
     default: Any
@@ -83,7 +89,9 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter of a builder method that is neither a port nor an attribute; `Op.bind` turns it into them."""
+    """A parameter of a builder method that is neither a port nor an attribute; `Op.bind` turns it into
+    them.
+    """
 
     name: str
     default: Any = REQUIRED
@@ -128,7 +136,8 @@ class Attrs(Mapping[str, Any]):
 
 
 class Inferred(NamedTuple):
-    """What inference says of an output; `stride` None means row-major, `data_type` None means the graph's default.
+    """What inference says of an output; `stride` None means row-major, `data_type` None means the graph's
+    default.
 
     `loose` marks a data type that only fills a gap: one that the graph or the user names wins over it.
     """
@@ -163,7 +172,8 @@ class Call:
     inputs
         Port name -> tensor, a tuple of tensors for a variadic port, or None for an absent one.
     outputs
-        The outputs that exist, by port name. During inference their dims may still be empty: what the user declared.
+        The outputs that exist, by port name. During inference their dims may still be empty: what the user
+        declared.
     compute
         The compute data type.
     """
@@ -243,8 +253,9 @@ class Arg:
 class Case:
     """One use of an operation from which tests and benchmarks are generated.
 
-    `args` holds what is passed to the builder by parameter name: an `Arg` becomes a tensor (also inside a list or
-    tuple), everything else is passed as it stands. `outputs` declares geometry or type of outputs by port name.
+    `args` holds what is passed to the builder by parameter name: an `Arg` becomes a tensor (also inside a
+    list or tuple), everything else is passed as it stands. `outputs` declares geometry or type of outputs by
+    port name.
     """
 
     name: str
@@ -256,7 +267,9 @@ class Case:
 
 
 class Bound(NamedTuple):
-    """A builder's arguments in canonical form: tensors on input ports, attributes, tensors given for outputs."""
+    """A builder's arguments in canonical form: tensors on input ports, attributes, tensors given for
+    outputs.
+    """
 
     inputs: dict[str, Any]
     attrs: dict[str, Any]
@@ -278,8 +291,8 @@ class Op:
     infer
         `(call) -> {output port: Inferred}`; raises through `call.refuse` where the inputs cannot be combined.
     reference
-        `(xp, call, arrays) -> {output port: array or Scatter}` in the compute type; the caller rounds the results.
-        Arrays have the tensors' own shapes; a ragged tensor arrives as its flat buffer.
+        `(xp, call, arrays) -> {output port: array or Scatter}` in the compute type; the caller rounds the
+        results. Arrays have the tensors' own shapes; a ragged tensor arrives as its flat buffer.
     cost
         `(call) -> Cost`.
     check
@@ -291,15 +304,16 @@ class Op:
     anchor
         The operation around which an engine builds a kernel (attention, matmul, convolution, norm).
     elementwise
-        Each output element depends on the broadcast input elements at its own place alone; usable in callbacks.
+        Each output element depends on the broadcast input elements at its own place alone; usable in
+        callbacks.
     structured
         Its builder takes `out_dims`.
     signature
-        Order of the builder's parameters where it is not inputs, attributes, compute_data_type, name: names of ports
-        and attributes, and `Param`s for spellings that `bind` translates.
+        Order of the builder's parameters where it is not inputs, attributes, compute_data_type, name: names
+        of ports and attributes, and `Param`s for spellings that `bind` translates.
     bind
-        `(record, arguments, graph) -> Bound` where the public spelling differs from the canonical form. `graph` is an
-        opaque value for callbacks that build sub-expressions (`score_mod`).
+        `(record, arguments, graph) -> Bound` where the public spelling differs from the canonical form.
+        `graph` is an opaque value for callbacks that build sub-expressions (`score_mod`).
     """
 
     name: str
@@ -348,17 +362,9 @@ def _flatten(values: Any) -> list[Any]:
 # Geometry that several families share.
 
 
-def row_major(dim: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a compact row-major tensor; an axis of extent 0 counts as 1."""
-    strides, step = [], 1
-    for extent in reversed(tuple(dim)):
-        strides.append(step)
-        step *= max(1, extent)
-    return tuple(reversed(strides))
-
-
 def ordered_like(dim: Sequence[int], tensor: TensorLike) -> tuple[int, ...]:
-    """Compact strides for `dim` in the memory order of `tensor`: channels-last stays channels-last, BSHD stays BSHD.
+    """Compact strides for `dim` in the memory order of `tensor`: channels-last stays channels-last, BSHD
+    stays BSHD.
 
     Axes of extent 1 and broadcast axes (stride 0) carry no order of their own and keep their row-major place.
     """
@@ -376,18 +382,10 @@ def ordered_like(dim: Sequence[int], tensor: TensorLike) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def is_nested(dim: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether each axis steps over all that the axes inside it cover, so that no two elements share an address."""
-    reach = 0
-    for step, extent in sorted((s, d) for d, s in zip(dim, stride, strict=True) if d > 1):
-        if step <= reach:
-            return 0 in dim
-        reach += step * (extent - 1)
-    return True
-
-
 def broadcast_dims(call: Call, ports: Sequence[str]) -> tuple[int, ...]:
-    """Extents of the right-aligned broadcast of the tensors on `ports`; raises where they do not broadcast."""
+    """Extents of the right-aligned broadcast of the tensors on `ports`; raises where they do not
+    broadcast.
+    """
     tensors = [(p, call.inputs[p]) for p in ports if call.inputs.get(p) is not None]
     rank = max(len(t.dim) for _, t in tensors)
     result = [1] * rank

@@ -1,7 +1,7 @@
 """Planning: from a problem and a target to ordered candidates, and from a candidate to a program.
 
-Owns ranking, candidates' identity, and the explanation of both. It asks engines through the contract alone and contains no
-operation name, engine name or architecture test.
+Owns ranking, candidates' identity, and the explanation of both. It asks engines through the contract alone
+and contains no operation name, engine name or architecture test.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class Planning:
 def plan(problem: Problem, target: Target, catalog: Catalog = ENTRIES) -> Planning:
     """Ask every offered engine about the whole problem, then about partitions, and rank what they claim.
 
-    Ranking is by tier, expected time, then the order in which candidates were found (the whole before partitions,
-    catalog order, an engine's own order of configs); it needs no device.
+    Ranking is by tier, expected time, then the order in which candidates were found (the whole before
+    partitions, catalog order, an engine's own order of configs); it needs no device.
     """
     engines = [(entry, entry.load()) for entry in offered(catalog)]
     declines: dict[tuple[str, str], Decline] = {}

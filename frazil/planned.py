@@ -1,7 +1,7 @@
 """A graph with plans: from a validated graph to a selected, built candidate.
 
-Owns the lifecycle between validation and execution: planning once, freezing, explicit plans, filters, building. Knows
-nothing of buffers or of how programs run.
+Owns the lifecycle between validation and execution: planning once, freezing, explicit plans, filters,
+building. Knows nothing of buffers or of how programs run.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ class PlannedGraph(GraphIR):
         self.build_plans()
 
     def explain(self, target: Target | str | None = None) -> Planning:
-        """What each engine would do with the graph on a target, or why it declines; text by `str`, data by `to_dict`.
+        """What each engine would do with the graph on a target, or why it declines; text by `str`, data by
+        `to_dict`.
 
         Works without a device and on a graph that is not planned; changes nothing.
         """
@@ -220,7 +221,9 @@ class PlannedGraph(GraphIR):
                     self.create_execution_plans(heuristics)
 
     def _adopt_plans(self, planning: Planning, plans: Sequence[Candidate]) -> None:
-        """Freeze the graph and offer `plans`; `_planning` is set last, since other threads take it for "all is there"."""
+        """Freeze the graph and offer `plans`; `_planning` is set last, since other threads take it for "all
+        is there".
+        """
         self.freeze()
         self._selection.add(plans)
         self._planning = planning
@@ -248,7 +251,7 @@ class PlannedGraph(GraphIR):
 
 def _not_supported(planning: Planning) -> NotSupported:
     return NotSupported(
-        f"no engine serves [{planning.problem.text}] on {planning.target.arch}; each one's first missed condition:",
+        f"no engine serves [{planning.problem.text}] on {planning.target.arch}; what each one missed first:",
         planning.declines,
     )
 

@@ -1,8 +1,8 @@
 """Programs: what engines compile problems into, as data that an executor runs.
 
-Owns the closed set of instructions, arguments and integer expressions, and the linking of parts into one program. Nothing
-here runs: a program holds no function, handle or device memory, so it can be stored, compared and sent elsewhere. Ports
-are tensors of the problem, by number.
+Owns the closed set of instructions, arguments and integer expressions, and the linking of parts into one
+program. Nothing here runs: a program holds no function, handle or device memory, so it can be stored,
+compared and sent elsewhere. Ports are tensors of the problem, by number.
 """
 
 from __future__ import annotations
@@ -220,7 +220,8 @@ class Program:
     alignment
         Bytes to which the workspace is aligned.
     aligned
-        Bytes to which an operand's address must be aligned, by port, where that is more than its element size.
+        Bytes to which an operand's address must be aligned, by port, where that is more than its element
+        size.
     may_alias
         Pairs (output, input) of ports that may share memory.
     """
@@ -255,8 +256,8 @@ def link(
     scratch
         Workspace offset of each tensor that lives between parts.
     end
-        Bytes of workspace that `scratch` takes; the parts' own workspace lies behind it and is shared by all, since
-        they run in order.
+        Bytes of workspace that `scratch` takes; the parts' own workspace lies behind it and is shared by all,
+        since they run in order.
     """
     # What lives between parts is aligned as they ask only if the workspace is.
     asked = [b for p, ports in parts for port, b in p.aligned if ports[port] in scratch]
@@ -270,7 +271,8 @@ def link(
             if ports[port] not in scratch:
                 aligned[ports[port]] = max(aligned.get(ports[port], 1), bytes_)
     own = max([p.workspace for p, _ in parts], default=0)
-    # A later part may still read what an earlier one would overwrite, so only single parts keep their permissions.
+    # A later part may still read what an earlier one would overwrite, so only single parts keep their
+    # permissions.
     may_alias: frozenset[tuple[int, int]] = frozenset()
     if len(parts) == 1:
         program, ports = parts[0]
@@ -282,7 +284,9 @@ def link(
 
 
 def _relocate(value: Any, ports: Sequence[int], scratch: Mapping[int, int], base: int) -> Any:
-    """A piece of a part's program in terms of the whole: ports renumbered, own workspace moved behind `base`."""
+    """A piece of a part's program in terms of the whole: ports renumbered, own workspace moved behind
+    `base`.
+    """
     if isinstance(value, Slot):
         port = ports[value.port]
         return (

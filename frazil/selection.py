@@ -1,4 +1,5 @@
-"""Which of a graph's candidates is in force: the list of plans, the filters that bar some, and the user's choice.
+"""Which of a graph's candidates is in force: the list of plans, the filters that bar some, and the user's
+choice.
 
 Indices are stable: a filter bars a plan, it does not remove it.
 """

@@ -1,7 +1,8 @@
-"""Graphs and plans as files: JSON for graphs, a versioned container of JSON and raw binaries for plans. Never pickle.
+"""Graphs and plans as files: JSON for graphs, a versioned container of JSON and raw binaries for plans. Never
+pickle.
 
-Owns both formats. Text is canonical (sorted keys, no spaces that carry no meaning), so that storing what was loaded gives
-the same bytes again. What a file says is checked as if a user had typed it.
+Owns both formats. Text is canonical (sorted keys, no spaces that carry no meaning), so that storing what was
+loaded gives the same bytes again. What a file says is checked as if a user had typed it.
 """
 
 from __future__ import annotations
@@ -206,7 +207,9 @@ def _node(node: Node) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """What a plan file holds: the graph as JSON, the target, what replays the candidate, and the program if included."""
+    """What a plan file holds: the graph as JSON, the target, what replays the candidate, and the program if
+    included.
+    """
 
     graph: str
     arch: str
@@ -374,4 +377,4 @@ def _parse(text: str, expected: str) -> dict[str, Any]:
         raise GraphError(
             f"version of the {expected} file", got=document.get("version"), expected=FORMAT_VERSION
         )
-    return document  # type: ignore[no-any-return]
+    return document

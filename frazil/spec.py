@@ -1,7 +1,9 @@
-"""Frozen descriptions of tensors, nodes and connected sub-graphs: what engines are asked about and plans are keyed by.
+"""Frozen descriptions of tensors, nodes and connected sub-graphs: what engines are asked about and plans are
+keyed by.
 
-Owns the values that planning and programs work with, and how a graph freezes into them. Two problems are equal when they
-describe the same work: uids and names travel along for error texts but take no part in equality.
+Owns the values that planning and programs work with, and how a graph freezes into them. Two problems are
+equal when they describe the same work: uids and names travel along for error texts but take no part in
+equality.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 
 from .dtypes import data_type, nbytes
 from .enums import tensor_reordering
+from .geometry import span
 from .op import Attrs, Call
 from .ops import find
 from .tensor import Tensor
@@ -68,13 +71,6 @@ class TensorSpec:
     def label(self) -> str:
         """How errors name the tensor."""
         return f"tensor '{self.name}' (uid {self.uid})"
-
-
-def span(dim: Sequence[int], stride: Sequence[int]) -> int:
-    """Elements from the first to behind the last one in memory; 0 where an extent is 0."""
-    if 0 in dim:
-        return 0
-    return 1 + sum((d - 1) * s for d, s in zip(dim, stride, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

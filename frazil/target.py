@@ -1,7 +1,7 @@
 """What a plan is made for, as plain data: an architecture and the few numbers that planning uses.
 
-Owns the table of known architectures. Planning for one needs no device: `Target.named("sm_90")`; `Target.current()` asks
-the driver for the device at hand.
+Owns the table of known architectures. Planning for one needs no device: `Target.named("sm_90")`;
+`Target.current()` asks the driver for the device at hand.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Target:
 
     def limited(self, sm_count: int | None) -> Target:
         """The same target with fewer multiprocessors; None leaves it as it is."""
+        if sm_count is not None and sm_count < 1:
+            raise GraphError("sm_count of a target", got=sm_count, expected="at least 1")
         return self if sm_count is None else replace(self, sm_count=sm_count)
 
     @staticmethod
@@ -84,7 +86,9 @@ class Target:
 
     @staticmethod
     def current(ordinal: int | None = None) -> Target:
-        """The target of a CUDA device (the thread's current one where `ordinal` is None), or the CPU where there is none."""
+        """The target of a CUDA device (the thread's current one where `ordinal` is None), or the CPU where
+        there is none.
+        """
         if driver.device_count() == 0:
             return _KNOWN["cpu"]
         facts = driver.device_info(driver.current_device() if ordinal is None else ordinal)
@@ -98,8 +102,8 @@ class Target:
         )
 
 
-# sm_90: copy and cuBLAS rates measured on an H200; the others are the vendor's published figures. The CPU's are those of
-# two ordinary cores: they only order candidates.
+# sm_90: copy and cuBLAS rates measured on an H200; the others are the vendor's published figures. The CPU's
+# are those of two ordinary cores: they only order candidates.
 _KNOWN = {
     "sm_80": Target("sm_80", 108, 163 * 1024, 40 << 20, 1.9e12, 312e12),
     "sm_90": Target("sm_90", 132, 227 * 1024, 60 << 20, 4.25e12, 781e12),

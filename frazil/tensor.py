@@ -1,7 +1,7 @@
 """The tensors of a graph and the table that gives them identity.
 
-Owns a tensor's declared and inferred properties, uids and names, and the rule that a frozen graph does not change.
-Knows nothing of nodes, buffers or devices.
+Owns a tensor's declared and inferred properties, uids and names, and the rule that a frozen graph does not
+change. Knows nothing of nodes, buffers or devices.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from .dtypes import DataType, data_type, from_any
 from .enums import scalar_type, tensor_reordering
 from .errors import GraphError, StateError
-from .op import is_nested
+from .geometry import is_nested
 
 
 class TensorTable:
@@ -85,8 +85,9 @@ class TensorTable:
 class Tensor:
     """A tensor of a graph: an input, an output, or a value between nodes.
 
-    Setters return the tensor, so that they chain. After planning they raise `StateError`, but for a value that equals
-    the present one. `dim` and `stride` are in elements; empty until declared or inferred by `validate()`.
+    Setters return the tensor, so that they chain. After planning they raise `StateError`, but for a value
+    that equals the present one. `dim` and `stride` are in elements; empty until declared or inferred by
+    `validate()`.
     """
 
     def __init__(
@@ -204,7 +205,9 @@ class Tensor:
 
     @property
     def ragged_offset(self) -> Tensor | None:
-        """Where each batch entry of a packed tensor starts, in elements times the multiplier; (B+1, 1, 1, 1)."""
+        """Where each batch entry of a packed tensor starts, in elements times the multiplier; (B+1, 1, 1,
+        1).
+        """
         return self._ragged_offset
 
     @ragged_offset.setter
@@ -263,16 +266,18 @@ class Tensor:
 
     def set_dim(self, value: Sequence[int]) -> Tensor:
         """Set the extents."""
-        self.dim = value  # type: ignore[assignment]
+        self.dim = value
         return self
 
     def set_stride(self, value: Sequence[int]) -> Tensor:
         """Set the strides, in elements."""
-        self.stride = value  # type: ignore[assignment]
+        self.stride = value
         return self
 
     def set_uid(self, value: int) -> Tensor:
-        """Set the uid; a tensor that had it by default gets another, one that had it by choice is an error."""
+        """Set the uid; a tensor that had it by default gets another, one that had it by choice is an
+        error.
+        """
         value = self._integer(value, "uid")
         if value < 0 or (value == self._uid and (not self._auto_uid or self._table.frozen)):
             return self
@@ -352,8 +357,8 @@ class Tensor:
         Raises
         ------
         GraphError
-            A negative extent or stride, strides of another rank, an output that overlaps itself, a host scalar that is
-            an output or has more than one element, or ragged offsets that do not fit.
+            A negative extent or stride, strides of another rank, an output that overlaps itself, a host
+            scalar that is an output or has more than one element, or ragged offsets that do not fit.
         """
         if any(d < 0 for d in self.dim):
             raise self._wrong("dim", self.dim, "no negative extent")

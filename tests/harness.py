@@ -1,7 +1,7 @@
 """Turns a record's `Case` into a graph, data and a call, and compares the results with an oracle.
 
-Everything that is no live element is poisoned first: outputs, the gaps between strided elements, and the workspace. Data is
-NumPy (ml_dtypes where NumPy has no type); oracles convert it as they like.
+Everything that is no live element is poisoned first: outputs, the gaps between strided elements, and the
+workspace. Data is NumPy (ml_dtypes where NumPy has no type); oracles convert it as they like.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 import frazil
 from frazil.dtypes import FLOATING, data_type, numpy_dtype
-from frazil.op import Arg, Case, Op, row_major
+from frazil.geometry import row_major, span
+from frazil.op import Arg, Case, Op
 from frazil.ops import OPS
-from frazil.spec import span
 
 POISON = 0xFF  # NaN in every float type, -1 in the signed integers
 
@@ -26,9 +26,9 @@ POISON = 0xFF  # NaN in every float type, -1 in the signed integers
 class Setup:
     """A case as a graph with data.
 
-    `arrays` holds what is bound, by parameter name ("inputs[0]" for the elements of a sequence): views in the declared
-    geometry, or flat buffers for packed tensors, whose offsets are under "<name>.ragged". `outputs` and `results` are by
-    port name; `results` are filled by `run`.
+    `arrays` holds what is bound, by parameter name ("inputs[0]" for the elements of a sequence): views in the
+    declared geometry, or flat buffers for packed tensors, whose offsets are under "<name>.ragged". `outputs`
+    and `results` are by port name; `results` are filled by `run`.
     """
 
     op: Op
@@ -66,7 +66,9 @@ def cases(*names: str, levels: Iterable[str] = ("smoke", "full")) -> list[Any]:
 def poisoned(
     dim: Iterable[int], stride: Iterable[int] | None, dtype: data_type, total: int | None = None
 ) -> np.ndarray:
-    """A view with the given geometry over fresh memory in which every byte is poison; flat where `total` is given."""
+    """A view with the given geometry over fresh memory in which every byte is poison; flat where `total` is
+    given.
+    """
     dim = tuple(dim)
     stride = row_major(dim) if stride is None else tuple(stride)
     kind = numpy_dtype(dtype)
@@ -170,9 +172,11 @@ def assert_close(
     compute: data_type = data_type.FLOAT,
     factor: float = 1.0,
 ) -> None:
-    """Compare a result with float64: the error of the arithmetic, plus one unit of the output type's last place.
+    """Compare a result with float64: the error of the arithmetic, plus one unit of the output type's last
+    place.
 
-    The arithmetic's share is relative to the largest magnitude of the tensor: 2e-5 for float32, 1e-12 for float64.
+    The arithmetic's share is relative to the largest magnitude of the tensor: 2e-5 for float32, 1e-12 for
+    float64.
     """
     expected = np.asarray(expected, np.float64)
     assert actual.shape == expected.shape, f"{what}: shape {actual.shape}, expected {expected.shape}"
@@ -189,7 +193,7 @@ def assert_close(
     if dtype in FLOATING:
         info = ml_dtypes.finfo(numpy_dtype(dtype))
         tiny = float(info.smallest_subnormal)
-        bound = bound + factor * np.maximum(np.abs(expected) * float(info.eps), tiny)
+        bound = bound + factor * np.maximum(np.abs(np.where(finite, expected, 0)) * float(info.eps), tiny)
     error = np.abs(np.where(finite, got - np.where(finite, expected, 0), 0))
     worst = np.unravel_index(np.argmax(error - bound), error.shape)
     ok = np.all(error <= bound) and np.all(np.isfinite(got[finite]))

@@ -1,7 +1,9 @@
-"""The command line: every command, its JSON, its exit codes, and the one line that answers a user's mistake."""
+"""The command line: every command, its JSON, its exit codes, and the one line that answers a user's
+mistake."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -569,6 +571,28 @@ def test_integers_are_checked(tmp_path: Path) -> None:
 
 def test_errors_of_the_graph_are_shown_as_text() -> None:
     assert "attention" in mistake("demo", "--heads", 8, "--kv-heads", 3)
+
+
+def test_what_no_machine_can_hold_is_refused(tmp_path: Path) -> None:
+    assert "GiB of memory" in mistake(
+        *["demo", "--batch", "64", "--heads", "128", "--kv-heads", "128", "--seq", "4096"]
+    )
+    graph = frazil.Graph(io_data_type=FLOAT, target="cpu")
+    graph.exp(graph.tensor((1 << 30, 1 << 20), name="x")).set_output(True)
+    path = tmp_path / "large.json"
+    path.write_text(graph.to_json())
+    assert "GiB of memory" in mistake("run", path)
+
+
+def test_indices_of_unknown_meaning_are_asked_for(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = cli_plan.restored(graph_file.read_text(), "cpu")
+    op = graph.nodes[1].op
+    ports = (op.inputs[0], dataclasses.replace(op.inputs[1], index=True))
+    monkeypatch.setattr(graph.nodes[1], "op", dataclasses.replace(op, inputs=ports))
+    with pytest.raises(
+        click.ClickException, match=r"give them with --inputs FILE.npz: 'b' \(uid \d+\) FLOAT"
+    ):
+        cli_inputs.invented(graph, {}, 0)
 
 
 # Text.

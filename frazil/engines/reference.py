@@ -1,4 +1,5 @@
-"""The reference engine: runs each operation's own reference on the host. Serves every graph on a CPU target, no other.
+"""The reference engine: runs each operation's own reference on the host. Serves every graph on a CPU target,
+no other.
 
 It is the definition that every other engine is tested against, and it is last wherever another engine serves.
 """
@@ -74,7 +75,8 @@ class ReferenceEngine:
 def _aliases(problem: Problem) -> frozenset[tuple[int, int]]:
     """An output may share memory with an input that no node reads after the output is written.
 
-    A node reads all of its operands before it writes any, so the node that writes may itself be the last reader.
+    A node reads all of its operands before it writes any, so the node that writes may itself be the last
+    reader.
     """
     last_read: dict[int, int] = {}
     for index, node in enumerate(problem.nodes):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..op import Op
-from . import conv, matmul, pointwise, reduction, sdpa, sdpa_backward
+from . import conv, matmul, norm, pointwise, reduction, sdpa, sdpa_backward, shape
 
-OPS: dict[str, Op] = {
-    op.name: op for family in (pointwise, matmul, reduction, conv, sdpa, sdpa_backward) for op in family.OPS
-}
+_FAMILIES = (pointwise, matmul, reduction, shape, conv, norm, sdpa, sdpa_backward)
+
+OPS: dict[str, Op] = {op.name: op for family in _FAMILIES for op in family.OPS}
 
 
 def find(name: str) -> Op:

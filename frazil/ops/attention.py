@@ -1,7 +1,9 @@
-"""What attention forward and backward share: ports and attributes, checks, and the way from Q and K to logits.
+"""What attention forward and backward share: ports and attributes, checks, and the way from Q and K to
+logits.
 
-The logits of a batch entry are, in this order: scale * Q K^T, `score_mod`, bias, ALiBi (slope * (key - row)), and -inf where
-the mask hides a key. Padded rows and keys are read as 0, so that whatever lies there is harmless.
+The logits of a batch entry are, in this order: scale * Q K^T, `score_mod`, bias, ALiBi (slope * (key - row)),
+and -inf where the mask hides a key. Padded rows and keys are read as 0, so that whatever lies there is
+harmless.
 """
 
 from __future__ import annotations

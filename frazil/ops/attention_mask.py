@@ -1,8 +1,8 @@
 """Which keys a query row sees: band, lengths and block mask as one value.
 
-Position p of row i on the diagonal is i (top left), or i + len_kv - len_q with the batch entry's own lengths (bottom right).
-A right bound r keeps keys j <= p + r. A left bound w keeps keys j > p - w: a window of w keys that ends with the diagonal
-one. Bounds are legal alone or together, with or without a causal flag.
+Position p of row i on the diagonal is i (top left), or i + len_kv - len_q with the batch entry's own lengths
+(bottom right). A right bound r keeps keys j <= p + r. A left bound w keeps keys j > p - w: a window of w keys
+that ends with the diagonal one. Bounds are legal alone or together, with or without a causal flag.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def block_visible(xp: ModuleType, mask: Any, s_q: int, s_kv: int) -> Any:
     Parameters
     ----------
     mask
-        uint8 (B, H, ceil(Sq / 128), ceil(ceil(Skv / 128) / 8)): bit i of byte c, from the lowest, stands for tile 8 c + i.
+        uint8 (B, H, ceil(Sq / 128), ceil(ceil(Skv / 128) / 8)): bit i of byte c, from the lowest, stands for
+        tile 8 c + i.
     """
     bits = (mask[..., None] >> xp.arange(8, dtype=mask.dtype)) & 1
     tiles = bits.reshape(*mask.shape[:3], mask.shape[3] * 8) != 0
@@ -70,8 +71,8 @@ def block_visible(xp: ModuleType, mask: Any, s_q: int, s_kv: int) -> Any:
 def alibi_slopes(xp: ModuleType, heads: int) -> Any:
     """Slope of each head (O. Press et al., "Train short, test long", ICLR 2022).
 
-    With n the largest power of two within `heads`, head h < n has 2^(-8 (h + 1) / n); the others take every second slope of
-    the sequence for 2 n heads, from its first.
+    With n the largest power of two within `heads`, head h < n has 2^(-8 (h + 1) / n); the others take every
+    second slope of the sequence for 2 n heads, from its first.
     """
     n = 1 << (heads.bit_length() - 1)
     exponents = [-8.0 * (h + 1) / n for h in range(n)] + [-4.0 * (2 * h + 1) / n for h in range(heads - n)]

@@ -1,7 +1,7 @@
 """The public spelling of attention's parameters, and its translation into ports and attributes.
 
-Existing code spells masks, dropout and lengths in several ways, and FP8 attention in others: all spellings are accepted
-everywhere, and one canonical form comes out.
+Existing code spells masks, dropout and lengths in several ways, and FP8 attention in others: all spellings
+are accepted everywhere, and one canonical form comes out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SCORE_MOD = Param(
     "score_mod",
     None,
     "Callable[..., Any] | None",
-    f"(graph, score) -> score, from elementwise operations on the scaled scores {NODE}, before bias and masks.",
+    f"(graph, score) -> score: elementwise operations on the scaled scores {NODE}, before bias and masks.",
 )
 SCORE_MOD_BPROP = Param(
     "score_mod_bprop",

@@ -222,14 +222,19 @@ def _windows(xp: ModuleType, image: Any, taps: Sequence[int], where: Window) -> 
     reach = tuple(where.reach(a, r) for a, r in enumerate(taps))
     view = xp.lib.stride_tricks.sliding_window_view(padded, reach, axis=tuple(range(2, 2 + rank)))
     steps = tuple(slice(None, None, s) for s in (*where.stride, *where.dilation))
-    return view[(slice(None), slice(None), *steps)]
+    return view[_spatial(*steps)]
+
+
+def _spatial(*index: slice | int) -> tuple[slice | int, ...]:
+    """An index of the spatial axes alone."""
+    return (slice(None), slice(None), *index)
 
 
 def _flipped(call: Call, taps: Any) -> Any:
     """A filter in the order in which its taps meet the image; its own inverse."""
     if call.attrs.convolution_mode is convolution_mode.CROSS_CORRELATION:
         return taps
-    return taps[(slice(None), slice(None), *(slice(None, None, -1),) * (taps.ndim - 2))]
+    return taps[_spatial(*[slice(None, None, -1)] * (taps.ndim - 2))]
 
 
 def _fprop(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -249,10 +254,10 @@ def _dgrad(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping[str
         met = tuple(
             slice(a, a + (p - 1) * s + 1, s) for a, p, s in zip(start, outputs, where.stride, strict=True)
         )
-        share = xp.tensordot(loss, taps[(slice(None), slice(None), *tap)], axes=(1, 0))
-        result[(slice(None), slice(None), *met)] += xp.moveaxis(share, -1, 1)
+        share = xp.tensordot(loss, taps[_spatial(*tap)], axes=(1, 0))
+        result[_spatial(*met)] += xp.moveaxis(share, -1, 1)
     inside = tuple(slice(a, a + d) for a, d in zip(where.pre, dim[2:], strict=True))
-    return {"DX": result[(slice(None), slice(None), *inside)]}
+    return {"DX": result[_spatial(*inside)]}
 
 
 def _wgrad(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,6 @@
-"""Matrix multiplication. Owns the record of `matmul`: C[..., m, n] = sum over k of A[..., m, k] B[..., k, n]."""
+"""Matrix multiplication. Owns the record of `matmul`: C[..., m, n] = sum over k of A[..., m, k] B[..., k,
+n].
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Pointwise operations, forward and backward. Owns their records: name, ports, attributes, and the float reference.
+"""Pointwise operations, forward and backward. Owns their records: name, ports, attributes, and the float
+reference.
 
-Every record here is elementwise: an output element depends on the broadcast input elements at its own place alone.
-Backward operations receive the gradient of the output (`loss`) and the forward's *input*.
+Every record here is elementwise: an output element depends on the broadcast input elements at its own place
+alone. Backward operations receive the gradient of the output (`loss`) and the forward's *input*.
 """
 
 from __future__ import annotations
@@ -278,7 +279,8 @@ def _cost(call: Call) -> Cost:
     return io_cost(call, float(call.elements("OUT_0")))
 
 
-# Cases: every operation on one plain shape in float32; layouts, types and broadcasting on a few, since they are shared.
+# Cases: every operation on one plain shape in float32; layouts, types and broadcasting on a few, since they
+# are shared.
 
 _DOMAIN = {"log": "positive", "sqrt": "positive", "rsqrt": "positive", "reciprocal": "positive"}
 _BOOLEAN = {"logical_not", "logical_and", "logical_or"}

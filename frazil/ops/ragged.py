@@ -1,7 +1,8 @@
-"""Packed tensors: sequences of different lengths in one buffer, element (b, h, s, d) at offset[b] + h*sh + s*ss + d*sd.
+"""Packed tensors: sequences of different lengths in one buffer, element (b, h, s, d) at offset[b] + h*sh +
+s*ss + d*sd.
 
-Owns the step from a flat buffer to a padded array and back. All offsets are 64-bit: with 128 heads of 128 elements, 2^31
-elements are only 131072 tokens.
+Owns the step from a flat buffer to a padded array and back. All offsets are 64-bit: with 128 heads of 128
+elements, 2^31 elements are only 131072 tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Reductions over axes. Owns the record of `reduction`; the axes are those where the declared output has extent 1."""
+"""Reductions over axes. Owns the record of `reduction`; the axes are those where the declared output has
+extent 1.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What `score_mod` callbacks become: expressions over the scaled scores, their values, and their gradient.
 
-Owns the derivative of the expressions whose score runs through one chain of steps, so that a backward needs no callback of
-its own for soft-capping, scaling, masks and additive terms.
+Owns the derivative of the expressions whose score runs through one chain of steps, so that a backward needs
+no callback of its own for soft-capping, scaling, masks and additive terms.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from . import pointwise
 _ELEMENTWISE: dict[str, Op] = {op.name: op for op in pointwise.OPS}
 _NONE = Attrs({})
 
-# By operation and position of the score: how the gradient g passes. "g" unchanged, an operation on g and the other operand,
-# or the name of the operation's own backward, which takes g and the operation's input.
+# By operation and position of the score: how the gradient g passes. "g" unchanged, an operation on g and the
+# other operand, or the name of the operation's own backward, which takes g and the operation's input.
 _RULES: dict[tuple[str, int], str] = {
     **{(op, i): "same" for op in ("add", "bias") for i in (0, 1)},
     ("identity", 0): "same",
@@ -50,8 +50,8 @@ def bind(graph: Any, node: str, forward: Any, backward: Any = None) -> tuple[Exp
 
 
 def with_gradient(expression: Expression) -> Expression | None:
-    """The expression with a second leading value, the gradient of its result, and the gradient of the score as a second
-    result; None where the score takes more than one way or passes an operation without a rule."""
+    """The expression with a second leading value, the gradient of its result, and the gradient of the score
+    as a second result; None where the score takes more than one way or passes an operation without a rule."""
     first = expression.leading + expression.captures
     chain = _chain(expression, first)
     if chain is None:
@@ -67,7 +67,7 @@ def with_gradient(expression: Expression) -> Expression | None:
 def _chain(expression: Expression, first: int) -> list[tuple[int, int]] | None:
     """Steps from the score to the result, each with the position of the operand that carries it."""
     carrier = 0
-    found = []
+    found: list[tuple[int, int]] = []
     for number, step in enumerate(expression.steps, start=first):
         hits = [p for p, a in enumerate(step.args) if a == carrier or (found and a in [n for n, _ in found])]
         if not hits or step.op == "gen_index":

@@ -1,7 +1,8 @@
 """Scaled dot-product attention, forward: O = softmax(logits) V. Owns the record of `sdpa`.
 
-Rows that see no key give O = 0, statistics -inf (the sink's logit where there is one), maximum -inf and sum 0. Rows behind
-the lengths of a dense tensor are written so, too; in a packed buffer nothing but live rows is written.
+Rows that see no key give O = 0, statistics -inf (the sink's logit where there is one), maximum -inf and sum
+0. Rows behind the lengths of a dense tensor are written so, too; in a packed buffer nothing but live rows is
+written.
 """
 
 from __future__ import annotations
@@ -172,9 +173,9 @@ SDPA = Op(
     cases=FORWARD,
     doc=(
         "Scaled dot-product attention: O = softmax(scale * Q K^T + bias, masked) V.\n\n"
-        "MHA, GQA and MQA by the head counts of k and v. Packed batches through `ragged_offset` of the tensors; paged keys\n"
-        "and values through page tables. Rows that see no key give O = 0 and Stats = -inf. In a packed buffer only live\n"
-        "rows are written. (A. Vaswani et al., 2017, eq. 1.)"
+        "MHA, GQA and MQA by the head counts of k and v. Packed batches through `ragged_offset` of the\n"
+        "tensors; paged keys and values through page tables. Rows that see no key give O = 0 and\n"
+        "Stats = -inf. In a packed buffer only live rows are written. (A. Vaswani et al., 2017, eq. 1.)"
     ),
     anchor=True,
     signature=(

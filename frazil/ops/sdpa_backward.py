@@ -1,8 +1,8 @@
 """Scaled dot-product attention, backward. Owns the record of `sdpa_backward`.
 
-Probabilities are recomputed from the forward's statistics (natural logarithm): P = exp(logit - Stats). With dP = dO V^T,
-delta = rowsum(dO * O) and dS = P * (dP - delta): dV = P^T dO, dQ = scale * dS K, dK = scale * dS^T Q. Rows that see no key
-give zero gradients, whatever dO holds there.
+Probabilities are recomputed from the forward's statistics (natural logarithm): P = exp(logit - Stats). With
+dP = dO V^T, delta = rowsum(dO * O) and dS = P * (dP - delta): dV = P^T dO, dQ = scale * dS K, dK = scale *
+dS^T Q. Rows that see no key give zero gradients, whatever dO holds there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def _bind(op: Op, arguments: Mapping[str, Any], graph: Any) -> Bound:
     if expression is not None and backward is None:
         expression = score_mod.with_gradient(expression)
         if expression is None:
-            got = "a score_mod whose gradient cannot be derived (the score takes several ways, or an operation has no rule)"
+            got = (
+                "a score_mod whose gradient cannot be derived (several ways, or an operation without a rule)"
+            )
             raise GraphError(
                 "score_mod_bprop is missing", node=arguments["name"], got=got, expected="score_mod_bprop"
             )
@@ -193,8 +195,9 @@ SDPA_BACKWARD = Op(
     cases=BACKWARD,
     doc=(
         "Gradients of scaled dot-product attention.\n\n"
-        "Takes the forward's operands, output and statistics with the same masks and dropout. Rows that see no key give\n"
-        "zero gradients. In packed buffers only live rows are written. (T. Dao et al., FlashAttention, 2022, appendix B.)"
+        "Takes the forward's operands, output and statistics with the same masks and dropout. Rows that\n"
+        "see no key give zero gradients. In packed buffers only live rows are written.\n"
+        "(T. Dao et al., 2022, appendix B.)"
     ),
     anchor=True,
     signature=(

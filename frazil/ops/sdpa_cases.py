@@ -187,7 +187,9 @@ def _forward(case: Case) -> Case:
 
 
 def _backward(case: Case) -> Case:
-    """The backward case of a shared one: o and dO like O, statistics positive enough for probabilities below one."""
+    """The backward case of a shared one: o and dO like O, statistics positive enough for probabilities below
+    one.
+    """
     args = dict(case.args)
     q, v = args["q"], args["v"]
     dim = (*q.dim[:3], v.dim[3])

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-# Rational approximations of W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23
-# (1969), numerators and denominators from the highest power down, on |x| <= 15/32, up to 4, and beyond.
+# Rational approximations of W. J. Cody, "Rational Chebyshev approximations for the error function", Math.
+# Comp. 23 (1969), numerators and denominators from the highest power down, on |x| <= 15/32, up to 4, and
+# beyond.
 _SMALL = (
     (
         0.185777706184603153,

@@ -19,6 +19,23 @@ from frazil.spec import Problem
 from frazil.target import Target
 
 FLOAT = data_type.FLOAT
+POISON = 0xFF
+
+
+def poison(*dim: int, dtype: Any = np.float32) -> np.ndarray:
+    """An array in which every byte is 0xFF."""
+    size = int(np.prod(dim)) * np.dtype(dtype).itemsize
+    return np.full(size, POISON, np.uint8).view(dtype).reshape(dim)
+
+
+def untouched(array: np.ndarray) -> bool:
+    """Whether every byte is still poison."""
+    return bool((np.ascontiguousarray(array).view(np.uint8) == POISON).all())
+
+
+def inputs(rng: np.random.Generator, *dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two random float arrays."""
+    return tuple(rng.standard_normal(dim).astype(np.float32) for _ in range(2))  # type: ignore[return-value]
 
 
 def graph(**options: Any) -> frazil.Graph:
@@ -131,6 +148,11 @@ def one_node(problem: Problem) -> str | None:
     return None if count == 1 else f"number of nodes: got {count}, served: 1"
 
 
+def has_anchor(problem: Problem) -> str | None:
+    """Serve problems with exactly one anchor."""
+    return None if problem.anchor is not None else "anchor: got none or several, served: one"
+
+
 def install(monkeypatch: pytest.MonkeyPatch, *engines: Any, closed: Sequence[str] = ()) -> None:
     """Make `engines`, in this order and with ids 1, 2, ..., the whole catalog."""
     module = __name__
@@ -140,3 +162,48 @@ def install(monkeypatch: pytest.MonkeyPatch, *engines: Any, closed: Sequence[str
         monkeypatch.setitem(globals(), attribute, engine)
         entries.append(catalog.Entry(number, engine.name, f"{module}:{attribute}", engine.name not in closed))
     monkeypatch.setattr(catalog, "ENTRIES", tuple(entries))
+
+
+# Buffers.
+
+
+class Producer:
+    """A DLPack producer of nobody's: only `__dlpack__`, with or without the versioned form."""
+
+    def __init__(self, source: Any, versioned: bool = True) -> None:
+        self.source, self.versioned, self.asked = source, versioned, []
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.asked.append(options)
+        if not self.versioned and options:
+            raise TypeError("unexpected keyword")
+        return self.source.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.source.__dlpack_device__()
+
+
+class Interface:
+    """An object that says where its memory is through the array interface alone."""
+
+    def __init__(self, source: np.ndarray, **changes: Any) -> None:
+        self.source = source
+        self.__array_interface__ = {**source.__array_interface__, **changes}
+
+
+class OnDevice:
+    """A buffer whose memory is on a CUDA device, as CuPy and Numba say it."""
+
+    def __init__(self, dim: tuple[int, ...], address: int = 1 << 40) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": dim, "typestr": "<f4", "data": (address, False), "version": 3, "strides": None,
+        }  # fmt: skip
+
+
+class Bytes:
+    """Host memory with a chosen start."""
+
+    def __init__(self, size: int, start: int) -> None:
+        self.memory = np.full(size + 4096, POISON, np.uint8)
+        first = -self.memory.ctypes.data % 256 + start
+        self.view = self.memory[first : first + size]

@@ -1,4 +1,4 @@
-"""Element types: names, sizes, and the one rounding rule, against torch and against a search over all values."""
+"""Element types: names, sizes, and the one rounding rule, against torch and against a search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ TORCH = {
 
 
 def finite_values(dtype: data_type) -> np.ndarray:
-    """Every finite non-negative value of a narrow type, ascending, as float64; index parity is mantissa parity."""
+    """Every finite non-negative value of a narrow type, ascending, as float64; index parity is mantissa
+    parity.
+    """
     kind = numpy_dtype(dtype)
     codes = np.arange(1 << (8 * kind.itemsize - 1), dtype=np.uint8 if kind.itemsize == 1 else np.uint16)
     with np.errstate(invalid="ignore"):
@@ -208,7 +210,7 @@ def test_a_class_with_a_dtype_is_a_type() -> None:
         "complex64",
         torch.complex64,
         np.complex128,
-        object(),
+        pytest.param(object(), id="object"),
         "",
         reduction_mode.ADD,
         [],

@@ -1,8 +1,9 @@
 """Inputs that broke attention libraries, on the reference: numbers are those of the list of field cases.
 
-O1 "uniform": Q = 0 gives the mean of the visible V rows and LSE = ln(count). O2 "which keys": V = identity makes O the
-probabilities. O3 "shift": a constant on every logit moves LSE alone. O4 "split": packed equals alone. O5 "poison": every byte that is
-no live input is NaN (`Spec` does that for every call). O6 "replay": the same call twice is bitwise equal.
+O1 "uniform": Q = 0 gives the mean of the visible V rows and LSE = ln(count). O2 "which keys": V = identity
+makes O the probabilities. O3 "shift": a constant on every logit moves LSE alone. O4 "split": packed equals
+alone. O5 "poison": every byte that is no live input is NaN (`Spec` does that for every call). O6 "replay":
+the same call twice is bitwise equal.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 import frazil
+from frazil.ops import ragged
 from tests.oracles.attention_calls import backward, call, check_backward, check_forward, forward
 from tests.oracles.attention_spec import BF16, BOTTOM_RIGHT, FLOAT, HALF, TOP_LEFT, DataType, Spec
 
@@ -55,7 +57,9 @@ def visible(o: np.ndarray) -> list[list[int]]:
 
 
 def seen_by(rows: int, keys: int, arguments: dict[str, Any]) -> list[list[int]]:
-    """Which keys each row sees under a mask; checks O1 on the way (Q = 0: every visible key weighs the same)."""
+    """Which keys each row sees under a mask; checks O1 on the way (Q = 0: every visible key weighs the
+    same).
+    """
     q, k = np.zeros((1, 1, rows, 8), np.float32), normal(1, 1, keys, 8)
     o, lse = run({"q": q, "k": k, "v": identity(1, 1, keys), **arguments})
     found = visible(o[0, 0])
@@ -341,7 +345,9 @@ def test_c25_extent_zero(extent: str) -> None:
 
 @pytest.mark.parametrize("layout", ["packed", "bhsd"])
 def test_c30_lengths_are_clamped(layout: str) -> None:
-    """-1 is empty, and a length over the declared maximum is cut to it; nothing outside is read or written."""
+    """-1 is empty, and a length over the declared maximum is cut to it; nothing outside is read or
+    written.
+    """
     spec = Spec(
         batch=3,
         rows=16,
@@ -378,7 +384,9 @@ def test_c31_nan_in_unused_slots(page: int, keys: int, of_kv: tuple[int, ...]) -
 @pytest.mark.parametrize("kind", ["k", "v", "kv"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_c31_dense_padding(kind: str, value: float) -> None:
-    """Rows of K and V behind the length hold NaN or infinity: the live result is the same, forward and backward."""
+    """Rows of K and V behind the length hold NaN or infinity: the live result is the same, forward and
+    backward.
+    """
     q, k, v, d_o = (normal(2, 2, s, 8, seed=i) for i, s in enumerate((5, 9, 9, 5)))
     arguments = {"q": q, "k": k, "v": v, **padding([5, 3], [6, 9])}
     dirty = dict(arguments)
@@ -499,7 +507,9 @@ def test_c38_gradients_do_not_saturate(dtype: DataType) -> None:
 
 @pytest.mark.parametrize("constant", [3.0, -50.0, 1000.0])
 def test_shift(constant: float) -> None:
-    """A constant on every logit moves LSE by it and changes nothing else, also where exp of a logit overflows."""
+    """A constant on every logit moves LSE by it and changes nothing else, also where exp of a logit
+    overflows.
+    """
     q, k, v, d_o = (normal(2, 2, s, 8, seed=i) for i, s in enumerate((5, 7, 7, 5)))
     arguments = {"q": q, "k": k, "v": v, "attn_scale": 0.3}
     bias = np.full((1, 1, 5, 7), constant, np.float32)
@@ -549,3 +559,32 @@ def test_replay(make: Any) -> None:
     first, second = make(spec).run(), make(spec).run()
     for name, placed in first.outputs.items():
         assert np.array_equal(placed.flat.view(np.uint8), second.outputs[name].flat.view(np.uint8)), name
+
+
+# C-29: offsets of large packed buffers.
+
+
+@pytest.mark.parametrize("port", ["q", "k", "v", "O"])
+def test_c29_offsets_are_64_bit(port: str) -> None:
+    """INT32 offsets in rows times a row of 8192 elements pass 2^31; the product is formed in int64."""
+    heads, width, total = 64, 128, 300_000
+    graph = frazil.Graph(io_data_type=BF16, compute_data_type=FLOAT, target="cpu")
+    starts, counts = (graph.tensor((n, 1, 1, 1), data_type=DataType.INT32) for n in (3, 2))
+    dim, step = (2, heads, 4096, width), heads * width
+    stride = (4096 * step, width, step, 1)
+    q, k, v = (
+        graph.tensor(dim, stride, ragged_offset=starts, ragged_offset_multiplier=step) for _ in range(3)
+    )
+    o, _ = graph.sdpa(
+        q, k, v, generate_stats=False, use_padding_mask=True, seq_len_q=counts, seq_len_kv=counts
+    )
+    o.set_output(True).set_dim(dim).set_stride(stride)
+    o.set_ragged_offset(starts).set_ragged_offset_multiplier(step)
+    rows = np.array([0, total - 4096, total], np.int32).reshape(3, 1, 1, 1)
+    graph.build()
+    problem = graph.problem
+    call_of = problem.call(problem.nodes[0])
+    found = ragged.offsets(np, call_of, port, {f"{port}.ragged": rows})
+    assert found.dtype == np.int64
+    assert found.tolist() == [0, (total - 4096) * step, total * step]
+    assert total * step > 2**31

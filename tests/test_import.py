@@ -1,0 +1,55 @@
+"""`import frazil` is quick and needs none of CUDA, torch, Triton or the CLI library."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import frazil
+
+HEAVY = ("torch", "triton", "cuda", "cudnn", "click")
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_import_takes_less_than_half_a_second() -> None:
+    def seconds(code: str) -> float:
+        start = time.perf_counter()
+        run(code)
+        return time.perf_counter() - start
+
+    # The best of several runs: other processes on the machine only ever add to it.
+    took = min(seconds("import frazil") for _ in range(5)) - min(seconds("pass") for _ in range(5))
+    assert took < 0.5
+
+
+def test_import_loads_nothing_heavy() -> None:
+    loaded = json.loads(run("import frazil, json, sys; print(json.dumps(sorted(sys.modules)))"))
+    assert not {m for m in loaded if m.split(".")[0] in HEAVY}
+
+
+def test_a_graph_runs_where_nothing_else_can_be_imported() -> None:
+    code = f"""
+import sys
+for name in {HEAVY!r}: sys.modules[name] = None
+import numpy as np, frazil
+assert frazil.Target.current().arch == "cpu"
+g = frazil.Graph(io_data_type=frazil.data_type.FLOAT, handle=frazil.create_handle())
+x = g.tensor((2, 3)); y = g.relu(x).set_output(True)
+out = np.empty((2, 3), "f4")
+g.execute({{x: np.ones((2, 3), "f4"), y: out}})
+print(out.sum(), g.explain("sm_90").candidates)
+"""
+    assert run(code).strip() == "6.0 ()"
+
+
+def test_names_of_existing_code() -> None:
+    assert (
+        frazil.pygraph is frazil.Graph and frazil.tensor is frazil.Tensor and frazil.handle is frazil.Handle
+    )
+    assert frazil.cudnnGraphNotSupportedError is frazil.NotSupported
+    assert all(hasattr(frazil, name) for name in frazil.__all__)
