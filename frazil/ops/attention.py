@@ -179,13 +179,9 @@ def _check_keys(call: Call) -> None:
         if table is None:
             call.require(dim[0] == q[0], "batch extent", port, got=dim[0], expected=f"{q[0]}, as q has")
             continue
-        call.require(
-            call.attrs.use_padding_mask,
-            "paged keys and values",
-            port,
-            got="none",
-            expected="use_padding_mask",
-        )
+        counted = call.inputs["seq_len_kv"] is not None or call.inputs["cu_seq_len_kv"] is not None
+        expected = "use_padding_mask with seq_len_q and seq_len_kv"
+        call.require(counted, "paged keys and values without lengths", port, got="none", expected=expected)
         call.require(
             not call.inputs[port].is_ragged, "ragged offset", port, got="one", expected="none on pages"
         )
@@ -220,6 +216,7 @@ def _check_lengths(call: Call, sizes: Sizes) -> None:
                 "use_padding_mask without lengths", got="none", expected=f"{plain} or {cumulative}"
             )
         if has[plain]:
+            # Callbacks that mask by length themselves are given the lengths without the flag.
             used = call.attrs.use_padding_mask or call.attrs.score_mod is not None
             call.require(used, "lengths", plain, got="no use_padding_mask", expected="use_padding_mask=True")
             _require_count(call, plain, sizes.b)
@@ -402,7 +399,7 @@ def _lengths(
     """Live rows or keys of each batch entry, clamped to what is declared."""
     if arrays[f"cu_seq_len_{side}"] is not None:
         found = xp.diff(arrays[f"cu_seq_len_{side}"].reshape(-1).astype(np.int64))
-    elif call.attrs.use_padding_mask:
+    elif arrays[f"seq_len_{side}"] is not None:
         found = arrays[f"seq_len_{side}"].reshape(-1).astype(np.int64)
     elif call.inputs[port].is_ragged:
         found = ragged.lengths(xp, call, port, arrays)

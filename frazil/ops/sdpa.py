@@ -111,7 +111,8 @@ def _reference(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping
         total = xp.where(live, total + xp.exp(sink - shift), zero)
     probabilities = weights / xp.where(total == 0, 1, total)
     kept, factor = factors(xp, call, arrays)
-    used = probabilities if kept is None else probabilities * kept * s.q.dtype.type(factor)
+    # What a given mask holds at hidden places is as harmless as what lies in padding.
+    used = probabilities if kept is None else xp.where(s.seen, probabilities * kept * s.q.dtype.type(factor), zero)
     natural = xp.where(total == 0, -xp.inf, xp.log(total) + shift)
     found = {
         "O": xp.matmul(used, s.v),

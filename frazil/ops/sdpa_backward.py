@@ -125,7 +125,7 @@ def _reference(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping
     o, d_o = (xp.where(sees, t, kind(0)) for t in (o, d_o))
     p = xp.where(s.seen & alive, xp.exp(s.logits - xp.where(alive, stats, kind(0))), kind(0))
     kept, factor = factors(xp, call, arrays)
-    dropped = kind(factor) if kept is None else kept * kind(factor)
+    dropped = kind(factor) if kept is None else xp.where(s.seen, kept * kind(factor), kind(0))
     d_p = xp.matmul(d_o, s.v.swapaxes(2, 3)) * dropped
     delta = xp.sum(d_o * o, axis=3, keepdims=True)
     d_s = p * (d_p - delta)
