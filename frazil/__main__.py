@@ -1,5 +1,4 @@
-"""`python -m frazil`: the command line; the doctor's report alone where the command-line library is
-missing."""
+"""`python -m frazil`: the command line, or the doctor's report where the command-line library is missing."""
 
 from __future__ import annotations
 

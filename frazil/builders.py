@@ -83,7 +83,9 @@ def docstring(op: Op) -> str:
         lines += [f"{name} : {annotation}", *([f"    {doc}"] if doc else [])]
     lines += ["", "Returns", "-------"]
     for port in op.returned():
-        suffix = ", or None where it does not exist" if port.when is not None else ""
+        suffix = (
+            ", or None where it does not exist" if port.when is not None or port.needs is not None else ""
+        )
         lines += [f"{port.name} : Tensor{suffix}", *([f"    {port.doc}"] if port.doc else [])]
     lines += [
         "",

@@ -32,8 +32,7 @@ _MAY_DIFFER = 1e-3
 
 @dataclass(frozen=True)
 class Comparison:
-    """The largest error of an output, and the largest share that an error has of what is allowed at its
-    element."""
+    """The largest error of an output, and the largest share of what is allowed at its element."""
 
     error: float
     share: float
@@ -49,8 +48,7 @@ class Comparison:
 
 
 def widened(graph: Graph) -> tuple[Graph | None, str]:
-    """The graph in float64 for the reference engine, and how much of it is; None where float64 would change
-    nothing."""
+    """The graph in float64 for the CPU, or None where that would change nothing; and what of it is float64."""
     text = graph.to_json()
     document = json.loads(text)
     for node in document["nodes"]:

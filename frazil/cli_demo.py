@@ -96,8 +96,7 @@ def describe(shape: Shape, target: Target | str) -> Graph:
 
 
 def activations(shape: Shape, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Q, K and V as a trained model has them: a few channels far larger than the rest, positions rotated into
-    Q and K."""
+    """Q, K and V as models have them: a few channels far larger, positions rotated into Q and K."""
     rng = np.random.default_rng(seed)
 
     def draw(heads: int) -> np.ndarray:
@@ -153,7 +152,6 @@ def _check(
 
 
 def _note(worst: list[float], actual: np.ndarray, expected: np.ndarray, allowed: Any) -> None:
-    """Raise a pair (error, share of the allowed error) to that of these elements; NaN counts as infinitely
-    wrong."""
+    """Raise (error, share of the allowed error) to that of these elements; NaN is infinitely wrong."""
     error = np.nan_to_num(np.abs(actual - expected), nan=np.inf)
     worst[:] = (max(worst[0], float(error.max())), max(worst[1], float((error / allowed).max())))

@@ -203,8 +203,7 @@ def _compiler() -> dict[str, str]:
 
 def _child(code: str) -> dict[str, Any]:
     """What a piece of code prints as JSON in a process of its own, or the last line of its complaint."""
-    # Behind everything else on the path: a Frazil that is installed comes first, as in the user's own
-    # programs.
+    # Behind everything else on the path: an installed Frazil comes first, as in the user's own programs.
     home = str(Path(__file__).resolve().parent.parent)
     command = [sys.executable, "-c", f"import sys; sys.path.append({home!r}); {code}"]
     try:

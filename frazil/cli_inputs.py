@@ -1,5 +1,4 @@
-"""The inputs of a stored graph: from an .npz file, or made up so that the graph has something sensible to
-compute.
+"""The inputs of a stored graph: from an .npz file, or made up so that there is something sensible to compute.
 
 Owns how values are converted to a tensor's element type and laid out as declared, and which values each kind
 of port may be given. Integers that address or count are made up only where the graph says what is valid.
@@ -31,8 +30,7 @@ POISON = 0xFF  # a byte that makes NaN in every float type: an element that is n
 # Types without a NumPy type of their own: bit patterns are given as unsigned integers of the same size.
 _BITS = frozenset(FLOATING - {data_type.FLOAT, data_type.DOUBLE})
 
-# Values of ports that normal data would make meaningless: a constant, uniform between two bounds, or integers
-# of a range.
+# Values where normal data would mean nothing: a constant, uniform between two bounds, integers of a range.
 _BY_PORT: dict[str, float | tuple[float, float] | range] = {
     "epsilon": 1e-5,
     "momentum": 0.1,
@@ -259,8 +257,7 @@ def _laid_out(tensor: Tensor, values: Any) -> np.ndarray:
 
 
 def _distinct(tensor: Tensor) -> tuple[int, ...]:
-    """Shape of the elements that a tensor has of its own: a broadcast axis counts once, a packed tensor is
-    flat."""
+    """Shape of a tensor's own elements: a broadcast axis counts once, a packed tensor is flat."""
     if tensor.is_ragged:
         return (span(tensor.dim, tensor.stride),)
     return tuple(min(d, 1) if s == 0 else d for d, s in zip(tensor.dim, tensor.stride, strict=True))

@@ -80,8 +80,7 @@ def restored(text: str, target: Target | str | None) -> Graph:
 
 
 def here(make: Callable[[Target], Graph]) -> tuple[Graph, str]:
-    """A graph for the device at hand, or for the CPU where no GPU engine serves it; and a line that says the
-    latter.
+    """A graph for the device at hand, or for the CPU where no GPU engine serves it; and a line to say so.
 
     Parameters
     ----------

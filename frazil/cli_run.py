@@ -98,8 +98,7 @@ def timing(preparation: str, seconds: float, times: Sequence[float]) -> str:
 
 
 def save(outputs: Mapping[Tensor, np.ndarray], path: Path) -> None:
-    """Write outputs as an .npz file: by name, or by uid where a name is not unique; bfloat16 and FP8 as
-    float32."""
+    """Write outputs as .npz: by name, or by uid where a name is not unique; bfloat16 and FP8 as float32."""
     names = [t.name for t in outputs]
     arrays = {}
     for tensor, array in outputs.items():

@@ -1,5 +1,4 @@
-"""Integers that address and count, made up so that they are valid: lengths, their sums, offsets of packed
-tensors, pages.
+"""Integers that address and count, made up to be valid: lengths, their sums, packed tensors' offsets, pages.
 
 Owns the sequences of an attention graph, one set for queries and one for keys, from which all of those
 follow. An input that it does not know is left to the user.
@@ -79,8 +78,7 @@ class Sequences:
     def _lengths(
         self, node: Node, side: str, batch: int, most: int, given: Mapping[Tensor, Any]
     ) -> np.ndarray:
-        """Lengths of the sequences on one side: as given, else from a quarter to all of the declared
-        extent."""
+        """Lengths on one side: as given, else from a quarter to all of the declared extent."""
         counts, totals = (node.inputs.get(f"{kind}_{side}") for kind in ("seq_len", "cu_seq_len"))
         if counts is not None and counts in given:
             return np.asarray(given[counts].array, np.int64).reshape(-1)

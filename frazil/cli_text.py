@@ -44,8 +44,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def progress(length: int, label: str, expected: float = 0.0) -> Iterator[Callable[[], None]]:
-    """Yields a function to be called after each of `length` steps; a bar on stderr where they take more than
-    a second.
+    """Yields a function to call after each of `length` steps; a bar on stderr where they take over a second.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ the public `Graph` (api.py) adds the lifecycle to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,9 @@ class Node:
         compute: data_type,
     ) -> None:
         self.op, self.name, self.attrs = op, name, attrs
-        self.inputs, self.outputs = dict(inputs), dict(outputs)
+        # In the record's order, so that a graph numbers its tensors the same way after it was stored.
+        self.inputs = {p.name: inputs[p.name] for p in op.inputs}
+        self.outputs = {p.name: outputs[p.name] for p in op.outputs if p.name in outputs}
         self.compute_data_type = compute
 
     @property
@@ -256,14 +258,14 @@ class GraphIR(Builders):
                 f"attributes of {op.name}", node=name, got=[*attrs], expected=[a.name for a in op.attrs]
             )
         converted = _convert(op, name, attrs)
-        ports, present = {p.name for p in op.inputs}, {p.name for p in op.present(converted)}
+        ports = {p.name for p in op.inputs}
+        present = {p.name for p in op.present(converted, {p: inputs.get(p) for p in ports})}
         most = present | {p.name for p in op.outputs if p.keyword}
         if set(inputs) != ports or not present <= set(outputs) <= most:
             got, expected = [*inputs, *outputs], [*sorted(ports), *sorted(most)]
             raise GraphError(f"ports of {op.name}", node=name, got=got, expected=expected)
         checked = {p.name: self._input(op, name, p, inputs[p.name]) for p in op.inputs}
-        given = {port: self._given(name, port, t) for port, t in outputs.items()}
-        _distinct(name, given.values())
+        given = self._given(name, outputs)
         for tensor in given.values():
             tensor.producer = name
         self._nodes.append(Node(op, name, converted, checked, given, compute))
@@ -348,9 +350,8 @@ class GraphIR(Builders):
         bound = (op.bind or _bind)(op, arguments, self)
         attrs = _convert(op, name, bound.attrs)
         inputs = {p.name: self._input(op, name, p, bound.inputs.get(p.name)) for p in op.inputs}
-        given = {port: self._given(name, port, t) for port, t in bound.outputs.items() if t is not None}
-        _distinct(name, given.values())
-        present = op.present(attrs)
+        given = self._given(name, bound.outputs)
+        present = op.present(attrs, inputs)
         outputs = {p.name: Tensor(self._table, name=f"{name}::{p.name}", is_virtual=True) for p in present}
         outputs.update(given)
         for tensor in outputs.values():
@@ -431,15 +432,20 @@ class GraphIR(Builders):
             )
         return tensor
 
-    def _given(self, node: str, port: str, value: Any) -> Tensor:
-        if not isinstance(value, Tensor):
-            raise TypeError(
-                f"node '{node}': {port}: a Tensor of the graph is needed, got {type(value).__name__}"
-            )
-        tensor = self._own(node, port, value)
-        if tensor.producer is not None:
-            raise GraphError("tensor is produced twice", node=node, tensor=tensor.name, uid=tensor.uid)
-        return tensor
+    def _given(self, node: str, values: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Tensors that the caller passes for output ports."""
+        given: dict[str, Tensor] = {}
+        for port, value in values.items():
+            if value is None:
+                continue
+            if not isinstance(value, Tensor):
+                got = type(value).__name__
+                raise TypeError(f"node '{node}': {port}: a Tensor of the graph is needed, got {got}")
+            tensor = self._own(node, port, value)
+            if tensor.producer is not None or tensor in given.values():
+                raise GraphError("tensor is produced twice", node=node, tensor=tensor.name, uid=tensor.uid)
+            given[port] = tensor
+        return given
 
     def _adopt(self, value: Any, node: str, port: str) -> Tensor:
         """What to do with an input that is no tensor of a graph."""
@@ -453,15 +459,6 @@ def _bind(op: Op, arguments: Mapping[str, Any], graph: Any) -> Bound:
         {a.name: arguments[a.name] for a in op.attrs},
         {p.name: arguments[p.name] for p in op.outputs if p.keyword},
     )
-
-
-def _distinct(node: str, outputs: Iterable[Tensor]) -> None:
-    """Refuse one tensor on two output ports."""
-    seen: set[Tensor] = set()
-    for tensor in outputs:
-        if tensor in seen:
-            raise GraphError("tensor is produced twice", node=node, tensor=tensor.name, uid=tensor.uid)
-        seen.add(tensor)
 
 
 def _convert(op: Op, node: str, values: Mapping[str, Any]) -> Attrs:

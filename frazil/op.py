@@ -57,6 +57,8 @@ class Port:
         An output that exists only when the caller passes a tensor for it by keyword.
     when
         An output that exists only where this predicate of the attributes holds.
+    needs
+        An output that exists only where the input of this name does.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Port:
     index: bool = False
     keyword: bool = False
     when: Callable[[Attrs], bool] | None = None
+    needs: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,9 +335,15 @@ class Op:
     signature: tuple[str | Param, ...] | None = None
     bind: Callable[[Op, Mapping[str, Any], Any], Bound] | None = None
 
-    def present(self, attrs: Attrs) -> tuple[Port, ...]:
+    def present(self, attrs: Attrs, inputs: Mapping[str, Any]) -> tuple[Port, ...]:
         """Outputs that exist without being passed by keyword, in order."""
-        return tuple(p for p in self.outputs if not p.keyword and (p.when is None or p.when(attrs)))
+        return tuple(
+            p
+            for p in self.outputs
+            if not p.keyword
+            and (p.when is None or p.when(attrs))
+            and (p.needs is None or inputs[p.needs] is not None)
+        )
 
     def returned(self) -> tuple[Port, ...]:
         """Outputs that the builder returns, in order."""

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+import os
+import re
 import zlib
+from importlib.util import find_spec
+from pathlib import Path
+
+# Tests run side by side: one thread of arithmetic each, set before NumPy reads it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
 
 from frazil import driver
+
+HERE = Path(__file__).parent
+HAS_TORCH = find_spec("torch") is not None
+
+# Without torch, the files that use it as oracle are left out; the header of the run says so.
+_NEED_TORCH = [
+    str(path.relative_to(HERE))
+    for path in HERE.rglob("test_*.py")
+    if re.search(
+        r"^import torch|^from tests\.oracles|^from tests\.harness import|torch = pytest",
+        path.read_text(),
+        re.M,
+    )
+]
+collect_ignore = [] if HAS_TORCH else _NEED_TORCH
+
+
+def pytest_report_header() -> str:
+    """What is left out."""
+    return (
+        "torch: the oracle" if HAS_TORCH else f"torch is not installed: left out are {', '.join(_NEED_TORCH)}"
+    )
 
 
 @pytest.fixture

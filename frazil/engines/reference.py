@@ -86,6 +86,7 @@ def _aliases(problem: Problem) -> frozenset[tuple[int, int]]:
         (output, number)
         for index, node in enumerate(problem.nodes)
         for output in node.writes()
+        if output in problem.outputs
         for number in problem.inputs
         if last_read.get(number, len(problem.nodes)) <= index
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import data_type
+from ..dtypes import FLOATING, data_type
 from ..enums import diagonal_alignment
 from ..op import BOOL, FLOAT, INT, Attr, Call, Inferred, Kind, Port, one_of, optional
 from . import philox, ragged, score_mod
@@ -23,6 +23,10 @@ from .attention_mask import TILE, Band, alibi_slopes, block_visible
 
 _OPERANDS = (data_type.HALF, data_type.BFLOAT16, data_type.FLOAT, data_type.DOUBLE)
 _INTEGERS = (data_type.INT32, data_type.INT64)
+_PACKABLE = {
+    *("q", "k", "v", "o", "dO", "stats", "page_table_k", "page_table_v"),
+    *("O", "Stats", "score_max", "score_sum_exp", "dQ", "dK", "dV"),
+}
 
 EXPRESSION = Kind("Expression | None", lambda value: value)
 
@@ -103,13 +107,18 @@ class Sizes:
 
 
 def _keys(call: Call) -> int:
-    """Skv: declared, or for paged operands given or as many as the table has room for."""
-    table = call.inputs["page_table_k"] or call.inputs["page_table_v"]
-    if table is None:
+    """Skv: declared, or for paged operands given, or what bias or rng_dump say, or as many as both tables
+    have room for.
+    """
+    tables = {p: call.inputs[f"page_table_{p}"] for p in ("k", "v")}
+    if None in tables.values():
         return int(call.inputs["k"].dim[2])
-    paged = "k" if call.inputs["page_table_k"] is not None else "v"
-    limit = call.attrs.max_seq_len_kv
-    return int(limit if limit is not None else table.dim[2] * call.inputs[paged].dim[2])
+    if call.attrs.max_seq_len_kv is not None:
+        return int(call.attrs.max_seq_len_kv)
+    for tensor in (call.inputs["bias"], call.outputs.get("rng_dump")):
+        if tensor is not None and len(tensor.dim) == 4 and tensor.dim[3] > 1:
+            return int(tensor.dim[3])
+    return min(int(t.dim[2] * call.inputs[p].dim[2]) for p, t in tables.items() if len(t.dim) == 4)
 
 
 # Checks.
@@ -139,8 +148,11 @@ def check_operands(call: Call) -> Sizes:
     _check_keys(call)
     sizes = Sizes.of(call)
     _check_lengths(call, sizes)
+    _check_packed(call, sizes)
     _check_band(call)
     _check_score_ports(call, sizes)
+    if call.attrs.score_mod is not None:
+        score_mod.check(call, call.attrs.score_mod, sizes.scores)
     return sizes
 
 
@@ -152,6 +164,23 @@ def require_unit_stride(call: Call, port: str) -> None:
         call.require(
             tensor.stride[3] == 1, "stride along D", port, got=tensor.stride, expected="1 on the last axis"
         )
+
+
+def require_floating(call: Call, port: str) -> None:
+    """Refuse a tensor of another kind than floating point."""
+    tensor = call.inputs.get(port)
+    found = (call.outputs[port] if tensor is None else tensor).data_type
+    call.require(found in FLOATING, "data type", port, got=found, expected="a floating-point type")
+
+
+def require_statistics(call: Call, port: str) -> None:
+    """Refuse statistics of another type than FLOAT, or DOUBLE where the operands are."""
+    tensor = call.inputs.get(port)
+    found = (call.outputs[port] if tensor is None else tensor).data_type
+    wide = call.inputs["q"].data_type is data_type.DOUBLE
+    allowed = (data_type.FLOAT, data_type.DOUBLE) if wide else (data_type.FLOAT,)
+    expected = " or ".join(t.name for t in allowed)
+    call.require(found in allowed, "data type", port, got=found, expected=expected)
 
 
 def require_extents(call: Call, port: str, expected: tuple[int, ...]) -> None:
@@ -222,8 +251,14 @@ def _check_lengths(call: Call, sizes: Sizes) -> None:
             _require_count(call, plain, sizes.b)
         if has[cumulative]:
             _require_count(call, cumulative, sizes.b + 1)
+
+
+def _check_packed(call: Call, sizes: Sizes) -> None:
     for port in (*call.inputs, *call.outputs):
         tensor = call.inputs.get(port) or call.outputs.get(port)
+        if getattr(tensor, "is_ragged", False):
+            expected = f"a dense tensor: only {', '.join(sorted(_PACKABLE))} may be packed"
+            call.require(port in _PACKABLE, "ragged offset", port, got="one", expected=expected)
         offset = getattr(tensor, "ragged_offset", None)
         if offset is not None:
             count = int(np.prod(offset.dim, dtype=np.int64))
@@ -272,6 +307,9 @@ def _check_score_ports(call: Call, sizes: Sizes) -> None:
                 got="BOOLEAN",
                 expected="a float",
             )
+    for port in ("bias", "sink_token", "scale", "dropout_scale"):
+        if call.inputs[port] is not None:
+            require_floating(call, port)
     for port in ("scale", "dropout_seed", "dropout_offset", "dropout_scale"):
         if call.inputs[port] is not None:
             dim = call.inputs[port].dim
@@ -281,6 +319,9 @@ def _check_score_ports(call: Call, sizes: Sizes) -> None:
     for port in ("dropout_seed", "dropout_offset"):
         if call.inputs[port] is not None:
             _require_integers(call, port)
+    for port, needs in (("dropout_seed", "dropout_offset"), ("dropout_offset", "dropout_seed")):
+        missing = call.inputs[port] is not None and call.inputs[needs] is None
+        call.require(not missing, f"{needs} is missing", got=port, expected="both seed and offset")
     p = call.attrs.dropout_probability
     call.require(p is None or 0 <= p < 1, "dropout probability", got=p, expected="0 <= p < 1")
     if call.inputs["sink_token"] is not None:
@@ -292,12 +333,6 @@ def _check_score_ports(call: Call, sizes: Sizes) -> None:
         call.require(
             mask.data_type is data_type.UINT8, "data type", "block_mask", got=mask.data_type, expected="UINT8"
         )
-    for tensor in call.inputs["captures"] or ():
-        extents = (1,) * (4 - len(tensor.dim)) + tuple(tensor.dim)
-        fits = len(extents) == 4 and all(d in (1, s) for d, s in zip(extents, sizes.scores, strict=True))
-        name = getattr(tensor, "name", "")
-        expected = f"extents that broadcast to {sizes.scores}"
-        call.require(fits, f"tensor '{name}' that score_mod uses", got=tensor.dim, expected=expected)
 
 
 def statistics(call: Call, sizes: Sizes) -> Inferred:
@@ -344,7 +379,7 @@ def scores(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Scores:
     """Everything up to the logits."""
     sizes, a = Sizes.of(call), call.attrs
     rows = _lengths(xp, call, arrays, "q", "q", sizes.b, sizes.s_q)
-    keys = _lengths(xp, call, arrays, "kv", "k", sizes.b, sizes.s_kv)
+    keys = _lengths(xp, call, arrays, "kv", "kv", sizes.b, sizes.s_kv)
     q = operand(xp, call, arrays, "q", rows)
     k = xp.repeat(_keyed(xp, call, arrays, "k", keys, sizes), sizes.h_q // max(1, sizes.h_k), axis=1)
     v = xp.repeat(_keyed(xp, call, arrays, "v", keys, sizes), sizes.h_q // max(1, sizes.h_v), axis=1)
@@ -394,15 +429,15 @@ def result(xp: ModuleType, call: Call, arrays: Mapping[str, Any], port: str, val
 
 
 def _lengths(
-    xp: ModuleType, call: Call, arrays: Mapping[str, Any], side: str, port: str, b: int, limit: int
+    xp: ModuleType, call: Call, arrays: Mapping[str, Any], side: str, ports: str, b: int, limit: int
 ) -> Any:
     """Live rows or keys of each batch entry, clamped to what is declared."""
     if arrays[f"cu_seq_len_{side}"] is not None:
         found = xp.diff(arrays[f"cu_seq_len_{side}"].reshape(-1).astype(np.int64))
     elif arrays[f"seq_len_{side}"] is not None:
         found = arrays[f"seq_len_{side}"].reshape(-1).astype(np.int64)
-    elif call.inputs[port].is_ragged:
-        found = ragged.lengths(xp, call, port, arrays)
+    elif (packed := next((p for p in ports if call.inputs[p].is_ragged), None)) is not None:
+        found = ragged.lengths(xp, call, packed, arrays)
     else:
         found = xp.full(b, limit, np.int64)
     return xp.clip(found, 0, limit)

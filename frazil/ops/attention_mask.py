@@ -75,5 +75,5 @@ def alibi_slopes(xp: ModuleType, heads: int) -> Any:
     second slope of the sequence for 2 n heads, from its first.
     """
     n = 1 << (heads.bit_length() - 1)
-    exponents = [-8.0 * (h + 1) / n for h in range(n)] + [-4.0 * (2 * h + 1) / n for h in range(heads - n)]
-    return 2.0 ** xp.asarray(exponents)
+    head = xp.arange(heads)
+    return 2.0 ** xp.where(head < n, -8.0 * (head + 1) / n, -4.0 * (2 * (head - n) + 1) / n)

@@ -133,11 +133,6 @@ def _infer_backward(call: Call) -> Mapping[str, Inferred]:
     return {port: found[port] for port in call.outputs}
 
 
-def _check_backward(call: Call) -> None:
-    if "DScale" in call.outputs and call.inputs["scale"] is None and not call.outputs["DScale"].is_virtual:
-        raise call.refuse("gradient of an absent tensor", "DScale", expected="scale")
-
-
 def _normalise(xp: ModuleType, call: Call, arrays: Mapping[str, Any], centred: bool) -> Mapping[str, Any]:
     x, axes = arrays["input"], _forward_axes(call)
     mean = xp.mean(x, axis=axes, keepdims=True) if centred else x.dtype.type(0)
@@ -273,7 +268,7 @@ _SAVED = Port("inv_variance", "Saved by the forward; extent 1 on normalised axes
 _GRAD = Port("grad", "Gradient of Y, any strides.")
 _GRADIENTS = (
     Port("DX", "Gradient of the input."),
-    Port("DScale", "Gradient of scale, in its extents."),
+    Port("DScale", "Gradient of scale, in its extents.", needs="scale"),
     Port("DBias", "Gradient of bias, in the extents of scale."),
 )
 
@@ -298,7 +293,6 @@ OPS = (
         inputs=(_GRAD, _X, _SCALE, Port("mean", "Saved by the forward."), _SAVED),
         outputs=_GRADIENTS,
         infer=_infer_backward,
-        check=_check_backward,
         reference=lambda xp, call, arrays: _gradients(xp, call, arrays, centred=True),
         cost=_cost,
         cases=_backward_cases(centred=True),
@@ -334,7 +328,6 @@ OPS = (
         ),
         attrs=(Attr("has_dbias", False, BOOL, "Whether DBias exists."),),
         infer=_infer_backward,
-        check=_check_backward,
         reference=lambda xp, call, arrays: _gradients(xp, call, arrays, centred=False),
         cost=_cost,
         cases=_backward_cases(centred=False),

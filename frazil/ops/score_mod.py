@@ -1,18 +1,22 @@
 """What `score_mod` callbacks become: expressions over the scaled scores, their values, and their gradient.
 
-Owns the derivative of the expressions whose score runs through one chain of steps, so that a backward needs
-no callback of its own for soft-capping, scaling, masks and additive terms.
+Owns the check of an expression against the extents of the scores, and the derivative of expressions whose
+operations all have a rule here, so that a backward needs no callback of its own for soft-capping, scaling,
+masks and additive terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from ..dtypes import data_type
+from ..errors import GraphError
 from ..expression import Expression, Step
-from ..op import Attrs, Op
+from ..geometry import row_major
+from ..op import Attrs, Call, Op
 from . import pointwise
 
 _ELEMENTWISE: dict[str, Op] = {op.name: op for op in pointwise.OPS}
@@ -34,6 +38,11 @@ _RULES: dict[tuple[str, int], str] = {
     **{(f, 0): "backward" for f in ("relu", "leaky_relu", "swish")},
 }
 
+# Constant between jumps, in every operand: no gradient passes.
+_FLAT = {"gen_index", "ceil", "floor", "logical_and", "logical_or", "logical_not"} | {
+    f"cmp_{c}" for c in ("eq", "neq", "gt", "ge", "lt", "le")
+}
+
 
 def evaluate(xp: ModuleType, expression: Expression, values: Sequence[Any]) -> tuple[Any, ...]:
     """Results of an expression over arrays."""
@@ -45,38 +54,80 @@ def bind(graph: Any, node: str, forward: Any, backward: Any = None) -> tuple[Exp
     if forward is None:
         return None, []
     callbacks: list[Callable[..., Any]] = [forward] if backward is None else [forward, backward]
+    for name, callback in zip(("score_mod", "score_mod_bprop"), callbacks, strict=False):
+        if not callable(callback):
+            expected = "a function of the graph and a tensor"
+            raise GraphError(name, node=node, got=repr(callback), expected=expected)
     expression, captured = graph.trace(callbacks, node)
     return expression, captured
 
 
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What the inference of a step may know of its operands."""
+
+    dim: tuple[int, ...]
+    name: str = ""
+    data_type: data_type = data_type.FLOAT
+    is_virtual: bool = True
+    is_pass_by_value: bool = False
+    is_ragged: bool = False
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        return row_major(self.dim)
+
+
+def check(call: Call, expression: Expression, scores: tuple[int, ...]) -> None:
+    """Refuse captured tensors and steps that do not fit scores of the given extents."""
+    captures = call.inputs["captures"] or ()
+    for tensor in captures:
+        what = f"tensor '{getattr(tensor, 'name', '')}' that score_mod uses"
+        call.require(not tensor.is_ragged, what, got="a packed tensor", expected="a dense one")
+        padded = (1,) * (len(scores) - len(tensor.dim)) + tuple(tensor.dim)
+        fits = len(padded) == len(scores) and all(d in (1, s) for d, s in zip(padded, scores, strict=True))
+        call.require(fits, what, got=tensor.dim, expected=f"extents that broadcast to {scores}")
+    known = [*[_Value(scores)] * expression.leading, *(_Value(tuple(t.dim)) for t in captures)]
+    for step in expression.steps:
+        op = _ELEMENTWISE[step.op]
+        operands = {p.name: known[i] for p, i in zip(op.inputs, step.args, strict=False)}
+        name = f"{call.name or call.op.name}, {step.op} of score_mod"
+        inner = Call(op, name, step.attrs, operands, {}, step.compute)
+        (found,) = op.infer(inner).values()
+        if op.check is not None:
+            op.check(inner)
+        known.append(_Value(found.dim))
+
+
 def with_gradient(expression: Expression) -> Expression | None:
     """The expression with a second leading value, the gradient of its result, and the gradient of the score
-    as a second result; None where the score takes more than one way or passes an operation without a rule."""
-    first = expression.leading + expression.captures
-    chain = _chain(expression, first)
-    if chain is None:
-        return None
+    as a second result; None where the score passes an operation without a rule.
+    """
+    first = 1 + expression.captures
+    depends = {0}
+    for number, step in enumerate(expression.steps, start=first):
+        if any(a in depends and _passes(step, p) for p, a in enumerate(step.args)):
+            depends.add(number)
     steps = [_shifted(s) for s in expression.steps]
     made = _Steps(steps, first + 1)
-    gradient = 1
-    for number, position in reversed(chain):
-        gradient = _pass(made, steps[number - first], position, gradient)
-    return Expression(2, expression.captures, tuple(made.steps), (_shift(expression.results[0]), gradient))
-
-
-def _chain(expression: Expression, first: int) -> list[tuple[int, int]] | None:
-    """Steps from the score to the result, each with the position of the operand that carries it."""
-    carrier = 0
-    found: list[tuple[int, int]] = []
-    for number, step in enumerate(expression.steps, start=first):
-        hits = [p for p, a in enumerate(step.args) if a == carrier or (found and a in [n for n, _ in found])]
-        if not hits or step.op == "gen_index":
+    gradients = {expression.results[0]: 1}
+    for number in reversed(range(first, first + len(steps))):
+        if number not in gradients or number not in depends:
             continue
-        if len(hits) > 1 or step.args[hits[0]] != carrier or (step.op, hits[0]) not in _RULES:
-            return None
-        found.append((number, hits[0]))
-        carrier = number
-    return found if carrier == expression.results[0] else None
+        for position, source in enumerate(expression.steps[number - first].args):
+            if source not in depends or not _passes(expression.steps[number - first], position):
+                continue
+            if (steps[number - first].op, position) not in _RULES:
+                return None
+            found = _pass(made, steps[number - first], position, gradients[number])
+            gradients[source] = made.add("add", gradients[source], found) if source in gradients else found
+    score = gradients[0] if 0 in gradients else made.add("sub", 1, 1)
+    return Expression(2, expression.captures, tuple(made.steps), (_shift(expression.results[0]), score))
+
+
+def _passes(step: Step, position: int) -> bool:
+    """Whether a result varies smoothly with an operand: comparisons, and what selects, do not."""
+    return step.op not in _FLAT and (step.op, position) != ("binary_select", 2)
 
 
 class _Steps:

@@ -112,7 +112,11 @@ def _reference(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping
     probabilities = weights / xp.where(total == 0, 1, total)
     kept, factor = factors(xp, call, arrays)
     # What a given mask holds at hidden places is as harmless as what lies in padding.
-    used = probabilities if kept is None else xp.where(s.seen, probabilities * kept * s.q.dtype.type(factor), zero)
+    used = (
+        probabilities
+        if kept is None
+        else xp.where(s.seen, probabilities * kept * s.q.dtype.type(factor), zero)
+    )
     natural = xp.where(total == 0, -xp.inf, xp.log(total) + shift)
     found = {
         "O": xp.matmul(used, s.v),

@@ -343,8 +343,9 @@ def test_c25_extent_zero(extent: str) -> None:
 # C-30: lengths that make no sense.
 
 
+@pytest.mark.parametrize("flag", ["use_causal_mask", "use_causal_mask_bottom_right"])
 @pytest.mark.parametrize("layout", ["packed", "bhsd"])
-def test_c30_lengths_are_clamped(layout: str) -> None:
+def test_c30_lengths_are_clamped(layout: str, flag: str) -> None:
     """-1 is empty, and a length over the declared maximum is cut to it; nothing outside is read or
     written.
     """
@@ -354,6 +355,7 @@ def test_c30_lengths_are_clamped(layout: str) -> None:
         keys=16,
         lengths_q=(5, -1, 20),
         lengths_kv=(20, 3, -7),
+        window={flag: True},
         layout=dict.fromkeys(PACKED_NAMES, layout),
     )
     check_forward(spec)

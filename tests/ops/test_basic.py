@@ -14,6 +14,7 @@ from frazil import GraphError, data_type, reduction_mode
 from frazil.op import Arg, Case
 from frazil.ops import OPS, pointwise
 from tests import harness
+from tests.layouts import layout
 
 oracle = pytest.importorskip("tests.oracles.basic", reason="torch is the oracle")
 
@@ -34,21 +35,6 @@ def test_matmul(name: str, case: Case, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name, case", harness.cases("reduction"))
 def test_reduction(name: str, case: Case, rng: np.random.Generator) -> None:
     harness.check(name, case, oracle.reduction, rng)
-
-
-def layout(rng: np.random.Generator, dim: tuple[int, ...], broadcast: bool = True) -> tuple[int, ...]:
-    """Strides of a random kind: permuted, with gaps, with stride 0, with odd strides on axes of extent 1."""
-    order = rng.permutation(len(dim))
-    strides, step = [0] * len(dim), 1
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(1, dim[axis]) + int(rng.integers(0, 3))
-    for axis, extent in enumerate(dim):
-        if extent == 1 and rng.random() < 0.5:
-            strides[axis] = int(rng.integers(1, 100))
-        elif broadcast and rng.random() < 0.15:
-            strides[axis] = 0
-    return tuple(strides)
 
 
 def fuzzed(seed: int) -> tuple[str, Case, Any]:

@@ -11,8 +11,9 @@ import pytest
 
 import frazil
 from frazil import GraphError, data_type, norm_forward_phase
-from frazil.op import Case
+from frazil.op import Arg, Case
 from tests import harness
+from tests.layouts import layout
 
 torch = pytest.importorskip("torch", reason="torch is the oracle")
 oracle = pytest.importorskip("tests.oracles.norm", reason="torch is the oracle")
@@ -29,6 +30,37 @@ def test_forward(name: str, case: Case, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name, case", harness.cases("layernorm_backward", "rmsnorm_backward"))
 def test_backward(name: str, case: Case, rng: np.random.Generator) -> None:
     harness.check(name, case, oracle.backward, rng)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_fuzz(seed: int) -> None:
+    """Random extents, normalised axes, strides, types and absent parameters, forward and backward."""
+    rng = np.random.default_rng(seed)
+    dtype = data_type(rng.choice([FLOAT, data_type.HALF, data_type.BFLOAT16]))
+    dim = tuple(int(d) for d in rng.integers(1, 7, rng.integers(2, 5)))
+    first = int(rng.integers(1, len(dim)))
+    parameter = tuple(1 if a < first else d for a, d in enumerate(dim))
+    centred, backward = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
+    x = Arg(dim, stride=layout(rng, dim))
+    scale = Arg(parameter, stride=layout(rng, parameter), fill="positive") if rng.random() < 0.8 else None
+    name = ("layernorm" if centred else "rmsnorm") + ("_backward" if backward else "")
+    if backward:
+        saved = Arg(tuple(d if a < first else 1 for a, d in enumerate(dim)), FLOAT, fill="positive")
+        args = {"grad": Arg(dim, stride=layout(rng, dim)), "input": x, "scale": scale, "inv_variance": saved}
+        args |= {"mean": Arg(saved.dim, FLOAT)} if centred else {"has_dbias": bool(rng.random() < 0.5)}
+    else:
+        bias = Arg(parameter, stride=layout(rng, parameter)) if rng.random() < 0.7 else None
+        epsilon = Arg((1,) * len(dim), FLOAT, fill=("values", 1e-2), by_value=bool(rng.random() < 0.5))
+        args = {"norm_forward_phase": TRAINING, "input": x, "scale": scale, "bias": bias, "epsilon": epsilon}
+        if scale is None and bias is None:
+            first = 1
+    try:
+        harness.check(
+            name, Case("fuzz", args, data_type=dtype), oracle.backward if backward else oracle.forward, rng
+        )
+    except Exception:
+        print(f"rerun: pytest tests/ops/test_norm.py -k 'test_fuzz and {seed}'")
+        raise
 
 
 def graph(dtype: data_type = FLOAT) -> frazil.Graph:

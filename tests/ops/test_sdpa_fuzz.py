@@ -52,7 +52,8 @@ def describe(seed: int) -> Spec:
         spec = replace(spec, scale=0.25)
     if kind != "dense":
         of_q, of_kv = ([_length(rng, most) for _ in range(batch)] for most in (rows, keys))
-        spec = replace(spec, lengths_q=tuple(of_q), lengths_kv=tuple(of_kv))
+        cumulative = bool(rng.random() < 0.2)
+        spec = replace(spec, lengths_q=tuple(of_q), lengths_kv=tuple(of_kv), cumulative=cumulative)
     spec = replace(spec, layout=_layouts(rng, kind))
     if kind == "packed":
         spec = replace(
@@ -62,11 +63,13 @@ def describe(seed: int) -> Spec:
             totals=bool(rng.random() < 0.3),
         )
     if kind == "paged":
-        spec = replace(spec, page=int(rng.choice([1, 2, 3, 4, 8, 16, 64])))
+        spec = replace(spec, keys=max(keys, 1), page=int(rng.choice([1, 2, 3, 4, 8, 16, 64])))
     return _features(rng, spec)
 
 
 def _extent(rng: np.random.Generator) -> int:
+    if rng.random() < 0.03:
+        return int(rng.choice([0, rng.integers(120, 270)]))
     return int(rng.choice([1, 2, rng.integers(1, 10), rng.integers(1, 40), rng.integers(60, 70)]))
 
 
@@ -116,7 +119,11 @@ def _features(rng: np.random.Generator, spec: Spec) -> Spec:
     if rng.random() < 0.15:
         found["alibi"] = True
     if rng.random() < 0.15:
-        found["score_mod"] = softcap(0.5)
+        apply, gradient, expected = softcap(0.5)
+        found["score_mod"] = (apply, gradient if rng.random() < 0.5 else None, expected)
+    if rng.random() < 0.1:
+        tiles = (-(-spec.rows // 128), -(-spec.keys // 1024))
+        found["tiles"] = rng.integers(0, 256, (spec.batch, spec.heads[0], *tiles))
     if rng.random() < 0.15:
         found["extras"] = True
     if rng.random() < 0.15:

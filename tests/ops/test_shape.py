@@ -13,6 +13,7 @@ import frazil
 from frazil import GraphError, data_type, reshape_mode
 from frazil.op import Arg, Case
 from tests import harness
+from tests.layouts import layout
 
 torch = pytest.importorskip("torch", reason="torch is the oracle")
 
@@ -79,6 +80,42 @@ def test_views_agree_with_torch(seed: int) -> None:
         return
     result = harness.run(made)["OUT_0"]
     np.testing.assert_array_equal(result.astype(np.float64), right, f"rerun: pytest {__file__} -k {seed}")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_fuzz(seed: int) -> None:
+    """Random slices, permutations, concatenations and logical reshapes of random layouts; results are exact."""
+    rng = np.random.default_rng(seed)
+    dtype = data_type(rng.choice([data_type.FLOAT, data_type.HALF, data_type.BFLOAT16, data_type.INT32]))
+    dim = tuple(int(d) for d in rng.integers(1, 6, rng.integers(1, 5)))
+    fill = ("integers", -99, 99)
+    x = Arg(dim, stride=layout(rng, dim), fill=fill)
+    name = str(rng.choice(["slice", "transpose", "concatenate", "reshape"]))
+    outputs = {}
+    if name == "slice":
+        bounds = [sorted(int(b) for b in rng.integers(-d - 2, d + 3, 2)) for d in dim]
+        slices = [
+            slice(a, b, int(rng.integers(1, 4))) if rng.random() < 0.7 else slice(None) for a, b in bounds
+        ]
+        args = {"input": x, "slices": slices[: int(rng.integers(0, len(dim) + 1))]}
+    elif name == "transpose":
+        args = {"input": x, "permutation": [int(a) for a in rng.permutation(len(dim))]}
+    elif name == "concatenate":
+        axis = int(rng.integers(-len(dim), len(dim)))
+        extents = [
+            tuple(int(rng.integers(0, 4)) if a == axis % len(dim) else d for a, d in enumerate(dim))
+            for _ in range(int(rng.integers(1, 4)))
+        ]
+        args = {"inputs": [x, *(Arg(e, stride=layout(rng, e), fill=fill) for e in extents)], "axis": axis}
+    else:
+        shape = (int(np.prod(dim[: len(dim) // 2 + 1])), *dim[len(dim) // 2 + 1 :])
+        outputs["OUT_0"] = Arg(shape, stride=layout(rng, shape, broadcast=False))
+        args = {"input": x, "reshape_mode": LOGICAL}
+    made = harness.setup(name, Case("fuzz", args, outputs, data_type=dtype), rng)
+    result = harness.run(made)["OUT_0"].astype(np.float64)
+    np.testing.assert_array_equal(
+        result, expected(made)["OUT_0"], f"rerun: pytest {__file__} -k 'test_fuzz and {seed}'"
+    )
 
 
 def graph() -> frazil.Graph:

@@ -198,7 +198,9 @@ def gradients(
         wanted = {
             n: t for n, t in vars(leaf).items() if n in ("q", "k", "v", "bias", "sink") and t is not None
         }
-        values = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
+        values: Sequence[torch.Tensor | None] = [None] * len(wanted)
+        if objective.requires_grad:
+            values = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
         for (name, tensor), value in zip(wanted.items(), values, strict=True):
             getattr(found, name).append(torch.zeros_like(tensor) if value is None else value)
     return found

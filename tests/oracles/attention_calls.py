@@ -90,8 +90,6 @@ def forward(spec: Spec) -> Made:
             arguments[port] = _output(made, port, (b, hq, sq, 1), FLOAT, "stats")
     if spec.dropout is not None and not isinstance(spec.dropout, tuple):
         arguments["rng_dump"] = _dump(made)
-    if spec.tiles is not None:
-        arguments["block_mask"] = _input(made, "block_mask", np.asarray(spec.tiles, np.uint8), UINT8)
     if spec.page is not None:
         arguments |= {n: made.tensors[n] for n in ("paged_attention_k_table", "paged_attention_v_table")}
         arguments["paged_attention_max_seq_len_kv"] = spec.keys
@@ -257,9 +255,11 @@ def _common(spec: Spec) -> tuple[Made, dict[str, Any]]:
     made.entries = [oracle.Entry(*parts) for parts in zip(rows["q"], rows["k"], rows["v"], strict=True)]
     arguments: dict[str, Any] = dict(spec.window)
     if spec.lengths_q is not None and spec.lengths_kv is not None:
+        for side, lengths in (("q", spec.lengths_q), ("kv", spec.lengths_kv)):
+            value = np.cumsum([0, *lengths]) if spec.cumulative else np.array(lengths)
+            name = f"cu_seq_len_{side}" if spec.cumulative else f"seq_len_{side}"
+            arguments[name] = _input(made, name, value.astype(np.int32).reshape(-1, 1, 1, 1), INT32)
         arguments["use_padding_mask"] = True
-        for name, lengths in (("seq_len_q", spec.lengths_q), ("seq_len_kv", spec.lengths_kv)):
-            arguments[name] = _input(made, name, np.array(lengths, np.int32).reshape(b, 1, 1, 1), INT32)
     if spec.scale_tensor:
         value = np.full((1, 1, 1, 1), spec.scale, np.float32)
         arguments["attn_scale"] = made.graph.tensor((1, 1, 1, 1), data_type=FLOAT, is_pass_by_value=True)
@@ -312,6 +312,7 @@ def _extra_inputs(made: Made, arguments: dict[str, Any], rng: np.random.Generato
         for b, entry in enumerate(made.entries):
             entry.keep = oracle.double(mask[b, :, : entry.q.shape[1], : entry.k.shape[1]])
     if spec.tiles is not None:
+        arguments["block_mask"] = _input(made, "block_mask", np.asarray(spec.tiles, np.uint8), UINT8)
         for b, entry in enumerate(made.entries):
             entry.tiles = oracle.tiles_of_bits(np.asarray(spec.tiles, np.uint8)[b])
 

@@ -56,6 +56,8 @@ class Spec:
     offsets, multiplied, totals
         Type of ragged offsets; whether they count rows (with a multiplier) or elements; whether
         max_total_seq_len is given.
+    cumulative
+        Lengths are given as cu_seq_len.
     score_mod
         (builder callback, builder callback of the gradient, oracle callback).
     """
@@ -85,6 +87,7 @@ class Spec:
     offsets: DataType = INT32
     multiplied: bool = True
     totals: bool = False
+    cumulative: bool = False
     seed: int = 0
 
     @property
