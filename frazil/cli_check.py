@@ -48,7 +48,7 @@ class Comparison:
 
 
 def widened(graph: Graph) -> tuple[Graph | None, str]:
-    """The graph in float64 for the CPU, or None where that would change nothing; and what of it is float64."""
+    """The graph in float64 for the CPU, or None where nothing would change; and what of it is float64."""
     text = graph.to_json()
     document = json.loads(text)
     for node in document["nodes"]:

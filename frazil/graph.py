@@ -296,6 +296,8 @@ class GraphIR(Builders):
             for tensor in inputs:
                 tensor.validate()
             call = node.call
+            if not node.op.packed:
+                call.require_dense()
             for port, found in node.op.infer(call).items():
                 if port in node.outputs:
                     self._complete_output(node, port, found)

@@ -211,6 +211,19 @@ class Call:
         if not ok:
             raise self.refuse(what, port, got, expected)
 
+    def require_dense(self) -> None:
+        """Refuse packed tensors, for a record that does not say `packed`."""
+        for port, value in (*self.inputs.items(), *self.outputs.items()):
+            for tensor in value if isinstance(value, tuple) else (value,):
+                if tensor is not None and tensor.is_ragged:
+                    raise GraphError(
+                        f"port '{port}': a packed (ragged) tensor",
+                        node=self.name or self.op.name,
+                        tensor=getattr(tensor, "name", None),
+                        uid=getattr(tensor, "uid", None),
+                        expected="a dense one",
+                    )
+
     def elements(self, port: str) -> int:
         """Number of elements of the tensor on a port, 0 where there is none."""
         tensor = self.inputs.get(port)
@@ -309,6 +322,8 @@ class Op:
     elementwise
         Each output element depends on the broadcast input elements at its own place alone; usable in
         callbacks.
+    packed
+        Its operands may be packed (ragged): inference, checks and reference know what that means.
     structured
         Its builder takes `out_dims`.
     signature
@@ -331,6 +346,7 @@ class Op:
     doc: str = ""
     anchor: bool = False
     elementwise: bool = False
+    packed: bool = False
     structured: bool = False
     signature: tuple[str | Param, ...] | None = None
     bind: Callable[[Op, Mapping[str, Any], Any], Bound] | None = None

@@ -118,7 +118,8 @@ def _keys(call: Call) -> int:
     for tensor in (call.inputs["bias"], call.outputs.get("rng_dump")):
         if tensor is not None and len(tensor.dim) == 4 and tensor.dim[3] > 1:
             return int(tensor.dim[3])
-    return min(int(t.dim[2] * call.inputs[p].dim[2]) for p, t in tables.items() if len(t.dim) == 4)
+    room = (t.dim[2] * call.inputs[p].dim[2] for p, t in tables.items() if len(t.dim) == 4)
+    return int(min(room, default=0))
 
 
 # Checks.
@@ -319,10 +320,10 @@ def _check_score_ports(call: Call, sizes: Sizes) -> None:
     for port in ("dropout_seed", "dropout_offset"):
         if call.inputs[port] is not None:
             _require_integers(call, port)
-    for port, needs in (("dropout_seed", "dropout_offset"), ("dropout_offset", "dropout_seed")):
-        missing = call.inputs[port] is not None and call.inputs[needs] is None
-        call.require(not missing, f"{needs} is missing", got=port, expected="both seed and offset")
     p = call.attrs.dropout_probability
+    missing = [n for n in ("dropout_seed", "dropout_offset") if call.inputs[n] is None]
+    expected = "(probability, seed tensor, offset tensor)"
+    call.require(p is None or not missing, "dropout", got=f"no {' and no '.join(missing)}", expected=expected)
     call.require(p is None or 0 <= p < 1, "dropout probability", got=p, expected="0 <= p < 1")
     if call.inputs["sink_token"] is not None:
         require_extents(call, "sink_token", (1, sizes.h_q, 1, 1))

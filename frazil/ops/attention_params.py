@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from ..enums import attention_implementation, diagonal_alignment
 from ..errors import GraphError
-from ..op import Param
+from ..op import BOOL, Param
 
 NODE = "(B, Hq, Sq, Skv)"
 
@@ -37,7 +38,8 @@ MASKS = (
         "dropout",
         None,
         "tuple[Any, ...] | None",
-        "(probability, seed tensor, offset tensor), or (mask tensor, scale tensor).",
+        "(probability, seed tensor, offset tensor), or (mask tensor, scale tensor); backward also takes the "
+        "inverse of the scale as a third, which it does not read.",
     ),
 )
 ALIASES = (
@@ -78,7 +80,7 @@ def one_of(arguments: Mapping[str, Any], *names: str) -> Any:
         Several were given and differ.
     """
     given = [(n, arguments[n]) for n in names if arguments.get(n) is not None]
-    if len({v for _, v in given}) > 1:
+    if any(v is not given[0][1] and v != given[0][1] for _, v in given):
         got = ", ".join(f"{n}={v}" for n, v in given)
         expected = "one spelling, or equal values"
         raise GraphError(
@@ -87,21 +89,44 @@ def one_of(arguments: Mapping[str, Any], *names: str) -> Any:
     return given[0][1] if given else None
 
 
+def flag(arguments: Mapping[str, Any], name: str) -> bool:
+    """A parameter that is True or False.
+
+    Raises
+    ------
+    GraphError
+        It is neither.
+    """
+    try:
+        return bool(BOOL.convert(arguments[name]))
+    except TypeError as error:
+        got = repr(arguments[name])
+        raise GraphError(
+            f"{name} ({error})", node=arguments["name"], got=got, expected="True or False"
+        ) from None
+
+
 def band(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Alignment and bounds from all their spellings."""
-    top, bottom = arguments["use_causal_mask"], arguments["use_causal_mask_bottom_right"]
+    top, bottom = flag(arguments, "use_causal_mask"), flag(arguments, "use_causal_mask_bottom_right")
     right = one_of(arguments, "diagonal_band_right_bound", "right_bound")
     node = arguments["name"]
     if top and bottom:
         got = "use_causal_mask and use_causal_mask_bottom_right"
         raise GraphError("causal mask", node=node, got=got, expected="one of the two")
     if (top or bottom) and right is not None:
-        flag = "use_causal_mask" if top else "use_causal_mask_bottom_right"
-        got = f"{flag} and diagonal_band_right_bound={right}"
+        causal = "use_causal_mask" if top else "use_causal_mask_bottom_right"
+        got = f"{causal} and diagonal_band_right_bound={right}"
         raise GraphError(
             "causal mask", node=node, got=got, expected="one of the two: the flag is right bound 0"
         )
-    alignment = diagonal_alignment(arguments["diagonal_alignment"])
+    try:
+        alignment = diagonal_alignment(arguments["diagonal_alignment"])
+    except ValueError:
+        got = repr(arguments["diagonal_alignment"])
+        raise GraphError(
+            "diagonal_alignment", node=node, got=got, expected="TOP_LEFT or BOTTOM_RIGHT"
+        ) from None
     if top and alignment is diagonal_alignment.BOTTOM_RIGHT:
         got = "use_causal_mask and diagonal_alignment=BOTTOM_RIGHT"
         raise GraphError(
@@ -122,7 +147,7 @@ def scale(arguments: Mapping[str, Any]) -> tuple[float, Any]:
     given = arguments["attn_scale"]
     if given is None:
         return 1.0, None
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
+    if isinstance(given, Real) and not isinstance(given, bool):
         if not math.isfinite(given):
             raise GraphError("attn_scale", node=arguments["name"], got=given, expected="a finite number")
         return float(given), None
@@ -147,7 +172,7 @@ def dropout(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], float | None]
     if not isinstance(given, Sequence) or len(given) not in (2, 3):
         expected = "(probability, seed, offset) or (mask, scale)"
         raise GraphError("dropout", node=arguments["name"], got=repr(given), expected=expected)
-    if isinstance(given[0], (int, float)):
+    if isinstance(given[0], Real):
         if len(given) != 3:
             got = f"{len(given)} values"
             raise GraphError(

@@ -24,6 +24,8 @@ from .attention import (
     Sizes,
     check_operands,
     factors,
+    require_floating,
+    require_statistics,
     require_unit_stride,
     result,
     scores,
@@ -64,7 +66,9 @@ def _bind(op: Op, arguments: Mapping[str, Any], graph: Any) -> Bound:
         "dropout_probability": probability,
         "max_seq_len_kv": arguments["paged_attention_max_seq_len_kv"],
         "score_mod": expression,
-        "generate_stats": bool(stats) if stats is not None else not inference,
+        "generate_stats": params.flag(arguments, "generate_stats")
+        if inference is None
+        else not params.flag(arguments, "is_inference"),
     }
     return Bound(inputs, attrs, {p: arguments[p] for p in ("rng_dump", "score_max", "score_sum_exp")})
 
@@ -85,11 +89,10 @@ def _infer(call: Call) -> Mapping[str, Inferred]:
 
 def _check(call: Call) -> None:
     require_unit_stride(call, "O")
+    require_floating(call, "O")
     for port in ("Stats", "score_max", "score_sum_exp"):
-        tensor = call.outputs.get(port)
-        if tensor is not None and call.inputs["q"].data_type is not data_type.DOUBLE:
-            got = tensor.data_type
-            call.require(got is data_type.FLOAT, "data type", port, got=got, expected=data_type.FLOAT)
+        if port in call.outputs:
+            require_statistics(call, port)
     if "rng_dump" in call.outputs and call.attrs.dropout_probability is None:
         raise call.refuse(
             "asked for without generated dropout", "rng_dump", expected="dropout=(probability, ...)"
@@ -183,6 +186,7 @@ SDPA = Op(
         "Stats = -inf. In a packed buffer only live rows are written. (A. Vaswani et al., 2017, eq. 1.)"
     ),
     anchor=True,
+    packed=True,
     signature=(
         *("q", "k", "v"),
         Param("is_inference", None, "bool | None", "Without Stats; give this or generate_stats."),

@@ -26,6 +26,8 @@ from .attention import (
     factors,
     operand,
     require_extents,
+    require_floating,
+    require_statistics,
     require_unit_stride,
     result,
     scores,
@@ -81,13 +83,7 @@ def _infer(call: Call) -> Mapping[str, Inferred]:
         require_unit_stride(call, port)
         found, wanted = call.inputs[port].data_type, call.inputs["q"].data_type
         call.require(found is wanted, "data type", port, got=found, expected=wanted)
-    stats = call.inputs["stats"].data_type
-    allowed = (
-        (data_type.FLOAT, data_type.DOUBLE)
-        if call.inputs["q"].data_type is data_type.DOUBLE
-        else (data_type.FLOAT,)
-    )
-    call.require(stats in allowed, "data type", "stats", got=stats, expected=allowed)
+    require_statistics(call, "stats")
     result_of = {"dQ": "q", "dK": "k", "dV": "v", "dBias": "bias", "dSink_token": "sink_token"}
     inferred = {}
     for port in call.outputs:
@@ -109,6 +105,9 @@ def _dense(source: Any) -> tuple[int, ...]:
 def _check(call: Call) -> None:
     for port in ("dQ", "dK", "dV"):
         require_unit_stride(call, port)
+    for port in call.outputs:
+        if port != "rng_dump":
+            require_floating(call, port)
     if "rng_dump" in call.outputs and call.attrs.dropout_probability is None:
         raise call.refuse(
             "asked for without generated dropout", "rng_dump", expected="dropout=(probability, ...)"
@@ -119,11 +118,10 @@ def _reference(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping
     s = scores(xp, call, arrays)
     kind = s.q.dtype.type
     o, d_o, stats = (operand(xp, call, arrays, p, s.rows) for p in ("o", "dO", "stats"))
-    alive = xp.isfinite(stats)
-    # A row that sees nothing has no gradient, whatever lies in dO and O there.
-    sees = xp.any(s.logits > -xp.inf, axis=3, keepdims=True)
-    o, d_o = (xp.where(sees, t, kind(0)) for t in (o, d_o))
-    p = xp.where(s.seen & alive, xp.exp(s.logits - xp.where(alive, stats, kind(0))), kind(0))
+    # A row that sees nothing has no gradient, whatever lies in dO, O and the statistics there.
+    sees = xp.any(s.logits != -xp.inf, axis=3, keepdims=True)
+    o, d_o, stats = (xp.where(sees, t, kind(0)) for t in (o, d_o, stats))
+    p = xp.where(s.seen, xp.exp(s.logits - stats), kind(0))
     kept, factor = factors(xp, call, arrays)
     dropped = kind(factor) if kept is None else xp.where(s.seen, kept * kind(factor), kind(0))
     d_p = xp.matmul(d_o, s.v.swapaxes(2, 3)) * dropped
@@ -143,7 +141,7 @@ def _reference(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping
         axes = tuple(a for a in range(4) if dim[a] == 1)
         results["dBias"] = xp.sum(d_s, axis=axes, keepdims=True)
     if "dSink_token" in call.outputs:
-        share = xp.where(alive, xp.exp(arrays["sink_token"] - xp.where(alive, stats, kind(0))), kind(0))
+        share = xp.where(sees, xp.exp(arrays["sink_token"] - stats), kind(0))
         results["dSink_token"] = -xp.sum(share * delta, axis=(0, 2, 3), keepdims=True)
     if "rng_dump" in call.outputs:
         results["rng_dump"] = xp.asarray(kept)
@@ -156,8 +154,9 @@ def _through_score_mod(xp: ModuleType, call: Call, arrays: Mapping[str, Any], s:
     if expression is None:
         return d_s
     gradient = score_mod.evaluate(xp, expression, [s.raw, d_s, *(arrays["captures"] or ())])[1]
-    # A gradient of 0 stays 0 where the callback's slope is not finite.
-    return xp.where(s.seen, xp.broadcast_to(gradient, d_s.shape), d_s.dtype.type(0))
+    # Where the logit is -inf the gradient is 0, also where the callback's slope is not finite.
+    hidden = s.logits == -xp.inf
+    return xp.where(hidden, d_s.dtype.type(0), xp.broadcast_to(gradient, d_s.shape))
 
 
 def _grouped(xp: ModuleType, gradient: Any, heads: int) -> Any:
@@ -200,6 +199,7 @@ SDPA_BACKWARD = Op(
         "(T. Dao et al., 2022, appendix B.)"
     ),
     anchor=True,
+    packed=True,
     signature=(
         *(
             "q",

@@ -11,7 +11,9 @@ import torch
 
 import frazil
 from frazil import data_type, reduction_mode, scalar_type, tensor_reordering
+from frazil.ops import OPS
 
+from ..harness import setup
 from .helpers import add_graph, execute, graph, random, refused
 
 HALF, FLOAT, BF16, INT32 = data_type.HALF, data_type.FLOAT, data_type.BFLOAT16, data_type.INT32
@@ -202,6 +204,18 @@ def test_a_ragged_offset_is_no_result() -> None:
     refused(lambda: g.tensor((2, 4), name="x", ragged_offset=offsets), *words)
     g.relu(g.tensor((2, 4), name="x").set_ragged_offset(offsets)).set_output(True)
     refused(g.validate, *words)
+
+
+def test_packed_tensors_are_for_operations_that_know_them() -> None:
+    dense = [name for name, op in OPS.items() if not op.packed]
+    assert set(OPS) - set(dense) == {"sdpa", "sdpa_backward"}
+    for name in dense:
+        case = next(c for c in OPS[name].cases if c.level == "smoke")
+        made = setup(name, case, np.random.default_rng(0))
+        tensor = next(iter(made.tensors.values()))
+        offsets = made.graph.tensor((tensor.dim[0] + 1, 1, 1, 1), data_type=INT32)
+        tensor.set_ragged_offset(offsets).set_is_pass_by_value(False)
+        refused(made.graph.validate, made.graph.nodes[0].name, tensor.name, "packed")
 
 
 # Inference.

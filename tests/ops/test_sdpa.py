@@ -4,6 +4,7 @@ oracle.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from typing import Any
 
@@ -159,6 +160,10 @@ FEATURES = {
     "softcap_bias": Spec(score_mod=softcap(0.5), bias=(1, 2, 2, 2)),
     "causal_by_callback": Spec(score_mod=causal_by_callback()),
     "head_scaled_by_callback": Spec(heads=(4, 2, 2), score_mod=head_scaled()),
+    "tiles": Spec(rows=200, keys=300, tiles=[[[[5], [2]], [[7], [0]]]] * 2),
+    "tiles_causal": Spec(
+        rows=260, keys=260, tiles=[[[[5], [2], [6]], [[7], [0], [4]]]] * 2, window={"use_causal_mask": True}
+    ),
     "half": Spec(dtype=HALF, rows=17, keys=40),
     "bfloat16": Spec(dtype=BF16, rows=17, keys=40, layout=dict.fromkeys("qkvo", "bshd")),
     "bfloat16_packed": replace(WIDE, dtype=BF16),
@@ -187,10 +192,6 @@ FORWARD = {
     "paged_packed_queries": replace(PAGED, layout={"q": "packed", "o": "packed", "stats": "packed"}),
     "paged_decode": replace(PAGED, rows=1, lengths_q=(1, 1, 1), heads=(6, 3, 1), dtype=BF16),
     "dropout_mask": Spec(dropout=("mask", 1.7)),
-    "tiles": Spec(rows=200, keys=300, tiles=[[[[5], [2]], [[7], [0]]]] * 2),
-    "tiles_causal": Spec(
-        rows=260, keys=260, tiles=[[[[5], [2], [6]], [[7], [0], [4]]]] * 2, window={"use_causal_mask": True}
-    ),
 }
 
 
@@ -273,3 +274,26 @@ def test_oracle_philox() -> None:
     assert oracle.philox((0,) * 4, (0, 0)) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
     assert oracle.philox((ones,) * 4, (ones,) * 2) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
     assert oracle.philox(*pi) == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
+
+
+# Names and order of the parameters that existing graph code passes by position or keyword.
+SIGNATURES = {
+    "sdpa": "q k v is_inference attn_scale bias block_mask use_alibi_mask use_padding_mask seq_len_q seq_len_kv "
+    "use_causal_mask use_causal_mask_bottom_right sliding_window_length diagonal_alignment "
+    "diagonal_band_left_bound diagonal_band_right_bound dropout rng_dump paged_attention_k_table "
+    "paged_attention_v_table paged_attention_max_seq_len_kv max_total_seq_len_q max_total_seq_len_kv "
+    "compute_data_type name score_mod generate_stats implementation score_max score_sum_exp sink_token "
+    "unfuse_fma cu_seq_len_q cu_seq_len_kv stats_use_log2",
+    "sdpa_backward": "q k v o dO stats attn_scale bias dBias use_alibi_mask use_padding_mask seq_len_q "
+    "seq_len_kv max_total_seq_len_q max_total_seq_len_kv use_causal_mask use_causal_mask_bottom_right "
+    "sliding_window_length diagonal_alignment diagonal_band_left_bound diagonal_band_right_bound dropout "
+    "rng_dump use_deterministic_algorithm compute_data_type name score_mod score_mod_bprop sink_token "
+    "dSink_token",
+}
+
+
+@pytest.mark.parametrize("op", SIGNATURES)
+def test_signature(op: str) -> None:
+    parameters = list(inspect.signature(getattr(frazil.Graph, op)).parameters)[1:]
+    expected = SIGNATURES[op].split()
+    assert parameters[: len(expected)] == expected

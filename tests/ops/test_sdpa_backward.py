@@ -147,3 +147,16 @@ def test_strides_of_d_o(kind: str) -> None:
     got = call("sdpa_backward", {**common, "dO": d_o}, dtype=HALF)
     for port in want:
         assert np.array_equal(want[port].view(np.uint16), got[port].view(np.uint16)), port
+
+
+def test_three_part_dropout_mask() -> None:
+    """(mask, scale, inverse of scale), as existing code passes it, means (mask, scale)."""
+    q, k, v, o, d_o = (_normal(2, 2, n, 8, seed=i).astype(np.float32) for i, n in enumerate((5, 7, 7, 5, 5)))
+    stats = np.full((2, 2, 5, 1), 9, np.float32)
+    mask = np.random.default_rng(3).integers(0, 2, (2, 2, 5, 7)).astype(np.float32)
+    scale, inverse = (np.full((1, 1, 1, 1), x, np.float32) for x in (1.25, 0.8))
+    common = {"q": q, "k": k, "v": v, "o": o, "dO": d_o, "stats": stats}
+    two = call("sdpa_backward", {**common, "dropout": (mask, scale)})
+    three = call("sdpa_backward", {**common, "dropout": (mask, scale, inverse)})
+    for port in two:
+        assert np.array_equal(two[port], three[port]), port
