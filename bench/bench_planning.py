@@ -3,8 +3,8 @@
     python bench/bench_planning.py [--rounds 500] [--out bench/results/planning.json]
 
 A new graph is planned in each round, after a warm-up that imports the engines; making its nodes is timed
-beside it. Prints the median and the tenth and ninetieth percentile in milliseconds. One plan is checked first:
-its result is compared with the same computation in float64.
+beside it. Prints the median and the tenth and ninetieth percentile in milliseconds. One plan is checked
+first: its result is compared with the same computation in float64.
 """
 
 from __future__ import annotations

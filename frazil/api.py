@@ -19,7 +19,6 @@ from .buffers import device_name, is_buffer, read
 from .dtypes import from_any
 from .enums import cuda_graph_retention
 from .errors import GraphError, StateError
-from .execute import Executable
 from .graph import GraphContext
 from .handle import Handle, checked
 from .inputs import pairs
@@ -298,7 +297,7 @@ class Graph(PlannedGraph):
             raise GraphError("plan file: tensors of the program", expected="those of its graph")
         self.create_execution_plan(stored.id, stored.knobs)
         if stored.program is not None:
-            self._built[0] = Executable(stored.program, self.problem, self._device())
+            self._built[0] = self._load(stored.program)
         else:
             self._executable(0)
 
@@ -346,7 +345,8 @@ class Graph(PlannedGraph):
             )
         if self._defaults:
             pack, uids = _with_defaults(pack, uids, self._defaults), None
-        executable.execute(pack, workspace, uids, overrides)
+        owner = handle or self._handle
+        executable.execute(pack, workspace, uids, overrides, None if owner is None else owner.stream)
 
 
 def _wanted(

@@ -20,8 +20,8 @@ class Artifact:
         Architecture that the cubin is for.
     compiler
         Name and version of the compiler.
-    parameters
-        Size in bytes of each run-time parameter, in order.
+    threads
+        Threads of a block.
     registers, spill_bytes, shared
         Resources: registers per thread, bytes spilled per thread, bytes of dynamic shared memory.
     cubin
@@ -32,7 +32,7 @@ class Artifact:
     entry: str
     arch: str
     compiler: str
-    parameters: tuple[int, ...]
+    threads: int
     registers: int
     spill_bytes: int
     shared: int

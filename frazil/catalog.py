@@ -40,7 +40,10 @@ class Entry:
 
 Catalog = tuple[Entry, ...]
 
-ENTRIES: Catalog = (Entry(1_000_000, "reference", ".engines.reference:ENGINE"),)
+ENTRIES: Catalog = (
+    Entry(1_000_000, "reference", ".engines.reference:ENGINE"),
+    Entry(1_000_100, "pointwise_triton", ".engines.pointwise_triton:ENGINE"),
+)
 
 
 def offered(entries: Catalog = ENTRIES) -> Catalog:

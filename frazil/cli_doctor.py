@@ -135,7 +135,8 @@ def text(report: dict[str, Any]) -> str:
                 f"device {device['ordinal']}      {device['device_name']}, {arch}, "
                 f"{device['sm_count']} multiprocessors, {memory:.1f} GiB"
             )
-        lines.append(f"engines       {', '.join(machine['engines'])}")
+        only = " (the CPU's: this version has none for GPUs)" if len(machine["engines"]) == 1 else ""
+        lines.append(f"engines       {', '.join(machine['engines'])}{only}")
         for name, value in machine["settings"].items():
             lines.append(f"setting       {name}={value}")
     lines.append(f"C compiler    {compiler['version'] or '-'}")
@@ -157,15 +158,15 @@ def _package(package: Package) -> dict[str, Any]:
     installed = _installed(package.name)
     if package.module is None:
         return {"installed": installed, "loaded": "", "path": "", "error": "", "note": ""}
-    root = package.module.split(".")[0]
+    root, parent = package.module.split(".")[0], package.module.rpartition(".")[0] or package.module
     code = (
-        f"import importlib as i, json; m, r = (i.import_module(n) for n in {(package.module, root)!r}); "
+        f"import importlib as i, json; m, r = (i.import_module(n) for n in {(package.module, parent)!r}); "
         "version = getattr(m, '__version__', getattr(r, '__version__', '')); "
         "print(json.dumps([str(version), getattr(m, '__file__', '') or '']))"
     )
     found = _child(code)
     if "error" in found:
-        absent = not installed and f"No module named '{root}'" in found["error"]
+        absent = not installed and f"No module named '{root}" in found["error"]
         error = "" if absent else found["error"]
         note = f"does not import: {error}" if error else ""
         return {"installed": installed, "loaded": "", "path": "", "error": error, "note": note}

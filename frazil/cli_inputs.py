@@ -250,8 +250,9 @@ def _laid_out(tensor: Tensor, values: Any) -> np.ndarray:
     if memory.size:
         own = memory
         if not tensor.is_ragged:
-            once = tuple(slice(0, 1) if s == 0 else slice(None) for s in tensor.stride)
-            own = memory[once]
+            once = (slice(0, 1) if s == 0 else slice(None) for s in tensor.stride)
+            index: tuple[Any, ...] = (..., *once)  # a view also where there is no axis
+            own = memory[index]
         own[...] = cast(np.asarray(values), tensor.data_type)
     return memory
 

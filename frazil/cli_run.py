@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import cli_check, cli_inputs, cli_plan
+from . import cli_check, cli_device, cli_inputs, cli_plan
 from .api import Graph
 from .cli_text import Mistake, columns, duration, labelled, progress
 from .tensor import Tensor
@@ -81,13 +81,14 @@ def run(file: cli_plan.File, options: Options) -> Report:
 
 def measured(graph: Graph, pack: Mapping[Any, Any], repeat: int, step: Callable[[], None]) -> list[float]:
     """Seconds of each of several executions; `step` is called after each."""
-    workspace = graph.empty_workspace()
     times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        graph.execute(pack, workspace)
-        times.append(time.perf_counter() - start)
-        step()
+    with cli_device.resident(graph, pack) as (bound, workspace, wait):
+        for _ in range(repeat):
+            start = time.perf_counter()
+            graph.execute(bound, workspace)
+            wait()
+            times.append(time.perf_counter() - start)
+            step()
     return times
 
 

@@ -14,6 +14,7 @@ from .errors import CudaError
 
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY
+_DEFAULT_SHARED = 48 * 1024  # bytes of dynamic shared memory that need no opt-in
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,24 @@ def call(function: str, *arguments: Any, doing: str = "") -> Any:
     if int(status) != 0:
         raise CudaError(function, int(status), status.name, doing)
     return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+
+def load_kernel(cubin: bytes, entry: str, shared: int, ordinal: int) -> Any:
+    """A kernel of a cubin as what `cuLaunchKernel` takes, allowed `shared` bytes of dynamic shared memory on
+    a device.
+
+    The library is independent of contexts and is never unloaded.
+    """
+    doing = f"loading {entry}"
+    library = call("cuLibraryLoadData", cubin, [], [], 0, [], [], 0, doing=doing)
+    kernel = call("cuLibraryGetKernel", library, entry.encode(), doing=doing)
+    bindings = _library()[0]
+    if shared > _DEFAULT_SHARED:
+        limit = bindings.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        call("cuKernelSetAttribute", limit, shared, kernel, call("cuDeviceGet", ordinal), doing=doing)
+    # The driver puts off loading to the first launch, where it would wait for the device: load now instead.
+    call("cuFuncLoad", call("cuKernelGetFunction", kernel, doing=doing), doing=doing)
+    return bindings.CUfunction(int(kernel))
 
 
 def device_count() -> int:

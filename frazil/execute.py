@@ -49,8 +49,9 @@ class Executable:
         workspace: Any = None,
         uids: Sequence[int] | None = None,
         overrides: tuple[Any, Any, Any] = (None, None, None),
+        stream: int | None = None,
     ) -> None:
-        """Run the program.
+        """Run the program; it is done when this returns, whatever the stream.
 
         Raises
         ------
@@ -172,6 +173,8 @@ def _view(number: int, address: Address, specs: Specs, bindings: Bindings) -> np
         if spec.is_ragged:
             return host_view(operand.buffer, spec.data_type, (operand.elements,), (1,), address.byte_offset)
         return host_view(operand.buffer, spec.data_type, operand.dim, operand.stride, address.byte_offset)
+    if spec.elements == 0:  # a program may need no workspace at all
+        return np.empty(spec.dim, numpy_dtype(spec.data_type))
     assert bindings.workspace is not None
     return host_view(bindings.workspace, spec.data_type, spec.dim, spec.stride, address.offset)
 

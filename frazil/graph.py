@@ -385,12 +385,11 @@ class GraphIR(Builders):
         ]
         try:
             results = [f(self, value) for f, value in zip(functions, leading, strict=True)]
-            steps = self._recording
         finally:
-            self._recording = outer
-        made = [t for n in steps for t in n.outputs.values()]
-        for tensor in (*leading, *made):
-            self._table.remove(tensor)
+            steps, self._recording = self._recording, outer
+            made = [t for n in steps for t in n.outputs.values()]
+            for tensor in (*leading, *made):
+                self._table.remove(tensor)
         for step in steps:
             if not step.op.elementwise:
                 expected = "elementwise operations alone"

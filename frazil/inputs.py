@@ -179,6 +179,9 @@ class Ports:
                 **where,
             )
         operand = _geometry(spec, buffer, override)
+        if port in self.program.fixed and not _same_place(spec, operand):
+            expected = f"{spec.stride}, which the plan was built for"
+            raise GraphError("strides of the bound buffer", got=operand.stride, expected=expected, **where)
         if operand.elements and buffer.address <= 0:
             raise GraphError("address of the bound buffer", got=buffer.address, expected="memory", **where)
         alignment = self._aligned.get(port, itemsize(spec.data_type))
@@ -321,6 +324,12 @@ def pairs(pack: Any, uids: Sequence[int] | None) -> list[tuple[Any, Any]]:
     if len(set(uids)) != len(uids):
         raise GraphError("tensor_uids", got=list(uids), expected="no uid twice")
     return list(zip(uids, pack, strict=True))
+
+
+def _same_place(spec: TensorSpec, operand: Operand) -> bool:
+    """Whether the geometry in force addresses what the declared one does; axes of extent 1 do not count."""
+    triples = zip(operand.dim, operand.stride, spec.stride, strict=True)
+    return operand.dim == spec.dim and all(d <= 1 or s == e for d, s, e in triples)
 
 
 def _scalar(spec: TensorSpec, value: Any) -> int | float:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import catalog, plan
+from . import catalog, driver, plan
 from .enums import (
     behavior_note,
     build_plan_policy,
@@ -22,7 +22,9 @@ from .errors import NotSupported, StateError
 from .execute import Executable
 from .graph import GraphContext, GraphIR
 from .handle import Handle
+from .launch import CudaExecutable
 from .plan import Candidate, Planning
+from .program import Program
 from .selection import Selection
 from .spec import Problem, freeze
 from .target import Target
@@ -39,7 +41,7 @@ class PlannedGraph(GraphIR):
         self._problem: Problem | None = None
         self._planning: Planning | None = None
         self._selection = Selection()
-        self._built: dict[int, Executable] = {}
+        self._built: dict[int, Executable | CudaExecutable] = {}
         self._lock = threading.RLock()
 
     @property
@@ -231,7 +233,7 @@ class PlannedGraph(GraphIR):
     def _plan(self) -> Planning:
         return plan.plan(self.problem, self.target, catalog.ENTRIES)
 
-    def _executable(self, index: int) -> Executable:
+    def _executable(self, index: int) -> Executable | CudaExecutable:
         """The built plan, built by exactly one thread."""
         built = self._built.get(index)
         if built is None:
@@ -239,14 +241,16 @@ class PlannedGraph(GraphIR):
                 built = self._built.get(index)
                 if built is None:
                     program = plan.build(self._selection.at(index), self.problem, self.target)
-                    built = self._built[index] = Executable(program, self.problem, self._device())
+                    built = self._built[index] = self._load(program)
         return built
 
-    def _device(self) -> int | str:
-        """Where the plans run: "cpu" or an ordinal."""
+    def _load(self, program: Program) -> Executable | CudaExecutable:
+        """A program on the graph's device: the CPU, the handle's, or the thread's current one."""
         if self.target.is_cpu:
-            return "cpu"
-        return 0 if self._handle is None else self._handle.ordinal
+            return Executable(program, self.problem, "cpu")
+        if self._handle is not None and self._handle.ordinal != "cpu":
+            return CudaExecutable(program, self.problem, self._handle.ordinal)
+        return CudaExecutable(program, self.problem, driver.current_device() if driver.device_count() else 0)
 
 
 def _not_supported(planning: Planning) -> NotSupported:

@@ -224,6 +224,8 @@ class Program:
         size.
     may_alias
         Pairs (output, input) of ports that may share memory.
+    fixed
+        Ports whose strides are part of the program: a buffer with other strides is refused.
     """
 
     tensors: tuple[TensorSpec, ...]
@@ -232,6 +234,7 @@ class Program:
     alignment: int = 16
     aligned: tuple[tuple[int, int], ...] = ()
     may_alias: frozenset[tuple[int, int]] = frozenset()
+    fixed: frozenset[int] = frozenset()
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -278,8 +281,9 @@ def link(
         program, ports = parts[0]
         may_alias = frozenset((ports[o], ports[i]) for o, i in program.may_alias)
     size = base + own if own else end
+    fixed = frozenset(ports[i] for program, ports in parts for i in program.fixed if ports[i] not in scratch)
     return Program(
-        tuple(tensors), tuple(instructions), size, alignment, tuple(sorted(aligned.items())), may_alias
+        tuple(tensors), tuple(instructions), size, alignment, tuple(sorted(aligned.items())), may_alias, fixed
     )
 
 

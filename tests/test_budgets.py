@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).parent.parent / "frazil"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 FILE_LINES, ENGINE_LINES, FUNCTION_LINES, PARAMETERS, VARIABLES = 500, 900, 80, 8, 12
-PACKAGE_LINES = 11_000
+DEVICE_FUNCTION_LINES = 200  # of device code, whose parameters are its compiler's affair
+PACKAGE_LINES = 13_000
 
 # Signatures that existing graph code dictates.
 COMPATIBLE = {
@@ -39,6 +40,9 @@ def test_file(path: Path) -> None:
             continue
         where = f"{path.name}:{node.lineno} {node.name}"
         if (path.name, node.name) in COMPATIBLE or path.name in COMMANDS:
+            continue
+        if "kernels" in path.parts:
+            assert (node.end_lineno or node.lineno) - node.lineno < DEVICE_FUNCTION_LINES, where
             continue
         length = (node.end_lineno or node.lineno) - node.lineno + 1
         assert length <= FUNCTION_LINES, f"{where}: {length} lines"

@@ -125,7 +125,7 @@ def test_without_a_gpu_engine_the_cpu_serves_and_the_device_is_named(monkeypatch
     monkeypatch.setattr(Target, "current", staticmethod(lambda ordinal=None: Target.named("sm_90")))
     monkeypatch.setattr(driver, "current_device", lambda: 0)
     monkeypatch.setattr(driver, "device_info", lambda ordinal: facts)
-    monkeypatch.setattr(frazil.catalog, "ENTRIES", frazil.catalog.ENTRIES[-1:])
+    monkeypatch.setenv("FRAZIL_ENGINES", "reference")
     graph, line = cli_plan.here(lambda target: cli_plan.restored(layer().to_json(), target))
     assert graph.target.is_cpu
     assert "NVIDIA H200 (sm_90)" in line and "CPU engine" in line and "\n" not in line
@@ -252,7 +252,8 @@ def test_mistakes_about_files(tmp_path: Path, plan_file: Path) -> None:
             assert line.startswith(f"{path}: ") and expected in line, (name, line)
 
 
-def test_mistakes_about_targets(graph_file: Path, plan_file: Path) -> None:
+def test_mistakes_about_targets(graph_file: Path, plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAZIL_ENGINES", "reference")
     assert "got sm_42, expected one of" in mistake("explain", graph_file, "--target", "sm_42")
     assert "a plan for cpu cannot run on sm_90" in mistake("run", plan_file, "--target", "sm_90")
     result = call("run", graph_file, "--target", "sm_90")

@@ -227,7 +227,9 @@ def test_layouts_are_as_declared() -> None:
     wide = graph.tensor((2, 3), stride=(8, 2), data_type=FLOAT)
     shared = graph.tensor((4, 3), stride=(0, 1), data_type=data_type.FP8_E5M2)
     empty = graph.tensor((0, 3), data_type=FLOAT)
-    for tensor in (wide, shared, empty):
+    number = graph.tensor((), data_type=FLOAT)
+    assert cli_inputs._laid_out(number, 2.5) == 2.5
+    for tensor in (wide, shared, empty, number):
         array = cli_inputs.allocate(tensor, 0)
         assert array.shape == tensor.dim
         if array.size:
@@ -249,6 +251,23 @@ def test_lengths_and_offsets_are_made_up(ragged: bool, tmp_path: Path) -> None:
     result = call("run", path)
     assert result.exit_code == 0, result.output
     assert "valid indices" in result.stdout
+
+
+def test_lengths_fit_into_the_packed_memory() -> None:
+    """Heads outside tokens leave room for as many tokens as lie between two heads, however long a sequence
+    may be.
+    """
+    graph = frazil.Graph("tight", FLOAT, FLOAT, FLOAT, target="cpu")
+    tensors = []
+    for name in "qkv":
+        offsets = graph.tensor((4, 1, 1, 1), data_type=data_type.INT32, name=f"{name}.offsets")
+        tensors.append(graph.tensor((3, 2, 9, 4), (36, 40, 4, 1), name=name, ragged_offset=offsets))
+    graph.sdpa(*tensors, is_inference=True)[0].set_output(True)
+    graph.validate()
+    for seed in range(20):
+        found = cli_inputs.invented(graph, {}, seed)
+        ends = [found[t.ragged_offset].array.reshape(-1)[-1] // 4 for t in tensors]
+        assert max(ends) <= 10, seed
 
 
 def test_offsets_follow_given_lengths(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ HEAVY = ("torch", "triton", "cuda", "cudnn", "click")
 
 
 def run(code: str, cache: str | None = None) -> str:
-    """Output of a fresh interpreter; with `cache`, compiled modules are kept there, as in any ordinary installation."""
+    """Output of a fresh interpreter; with `cache`, compiled modules are kept there, as in any ordinary
+    installation.
+    """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE" or cache is None}
     if cache is not None:
         environment["PYTHONPYCACHEPREFIX"] = cache
@@ -49,9 +51,9 @@ g = frazil.Graph(io_data_type=frazil.data_type.FLOAT, handle=frazil.create_handl
 x = g.tensor((2, 3)); y = g.relu(x).set_output(True)
 out = np.empty((2, 3), "f4")
 g.execute({{x: np.ones((2, 3), "f4"), y: out}})
-print(out.sum(), g.explain("sm_90").candidates)
+print(out.sum(), len(g.explain("sm_120").candidates) > 0)
 """
-    assert run(code).strip() == "6.0 ()"
+    assert run(code).strip() == "6.0 True"
 
 
 def test_names_of_existing_code() -> None:

@@ -1,4 +1,6 @@
-"""Imports point downwards only: the layer table of the design, and the import graph computed from the source."""
+"""Imports point downwards only: the layer table of the design, and the import graph computed from the
+source.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ LAYERS = (
     {"target", "driver", "context", "handle", "buffers", "artifact", "compile", "cache", "libcudnn"},
     {"op", "expression", "tensor", "builders", "graph", "spec", "ops"},
     {"engine", "program", "catalog", "match", "plan", "selection"},
-    {"execute", "inputs", "serialize", "tune"},
+    {"execute", "launch", "inputs", "serialize", "tune"},
     {"engines"},
     {"__init__", "__main__", "api", "planned", "cli"},
 )

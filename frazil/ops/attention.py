@@ -41,11 +41,16 @@ SCORE_PORTS = (
     Port("block_mask", "uint8, one bit per tile of 128 x 128.", optional=True, index=True),
     Port(
         "seq_len_q",
-        "Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64.",
+        "Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64; held within 0 and Sq.",
         optional=True,
         index=True,
     ),
-    Port("seq_len_kv", "Live keys of each batch entry, (B, 1, 1, 1).", optional=True, index=True),
+    Port(
+        "seq_len_kv",
+        "Live keys of each batch entry, (B, 1, 1, 1); held within 0 and Skv.",
+        optional=True,
+        index=True,
+    ),
     Port("cu_seq_len_q", "Cumulative rows, B + 1 elements.", optional=True, index=True),
     Port("cu_seq_len_kv", "Cumulative keys, B + 1 elements.", optional=True, index=True),
     Port(

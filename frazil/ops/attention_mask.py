@@ -47,10 +47,12 @@ class Band:
         row, key = xp.arange(s_q).reshape(1, 1, -1, 1), xp.arange(s_kv).reshape(1, 1, 1, -1)
         seen = (row < len_q) & (key < len_kv)
         position = row + (len_kv - len_q) if self.alignment is diagonal_alignment.BOTTOM_RIGHT else row
+        # A bound beyond every distance hides nothing; held there, it cannot overflow the positions.
+        reach = s_q + s_kv
         if self.right is not None:
-            seen = seen & (key <= position + self.right)
+            seen = seen & (key <= position + min(self.right, reach))
         if self.left is not None:
-            seen = seen & (key > position - self.left)
+            seen = seen & (key > position - min(self.left, reach))
         return seen
 
 
@@ -74,6 +76,6 @@ def alibi_slopes(xp: ModuleType, heads: int) -> Any:
     With n the largest power of two within `heads`, head h < n has 2^(-8 (h + 1) / n); the others take every
     second slope of the sequence for 2 n heads, from its first.
     """
-    n = 1 << (heads.bit_length() - 1)
+    n = 1 << max(0, heads.bit_length() - 1)
     head = xp.arange(heads)
     return 2.0 ** xp.where(head < n, -8.0 * (head + 1) / n, -4.0 * (2 * (head - n) + 1) / n)

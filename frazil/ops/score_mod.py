@@ -1,8 +1,8 @@
 """What `score_mod` callbacks become: expressions over the scaled scores, their values, and their gradient.
 
-Owns the check of an expression against the extents of the scores, and the derivative of expressions whose
-operations all have a rule here, so that a backward needs no callback of its own for soft-capping, scaling,
-masks and additive terms.
+Owns the check of an expression against the extents of the scores, and the derivative of expressions that the
+score runs through on one path of operations with a rule here, so that a backward needs no callback of its own
+for soft-capping, scaling, masks and additive terms.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def check(call: Call, expression: Expression, scores: tuple[int, ...]) -> None:
 
 def with_gradient(expression: Expression) -> Expression | None:
     """The expression with a second leading value, the gradient of its result, and the gradient of the score
-    as a second result; None where the score passes an operation without a rule.
+    as a second result; None where the score takes more than one path or passes an operation without a rule.
     """
     first = 1 + expression.captures
     depends = {0}
@@ -117,10 +117,9 @@ def with_gradient(expression: Expression) -> Expression | None:
         for position, source in enumerate(expression.steps[number - first].args):
             if source not in depends or not _passes(expression.steps[number - first], position):
                 continue
-            if (steps[number - first].op, position) not in _RULES:
+            if source in gradients or (steps[number - first].op, position) not in _RULES:
                 return None
-            found = _pass(made, steps[number - first], position, gradients[number])
-            gradients[source] = made.add("add", gradients[source], found) if source in gradients else found
+            gradients[source] = _pass(made, steps[number - first], position, gradients[number])
     score = gradients[0] if 0 in gradients else made.add("sub", 1, 1)
     return Expression(2, expression.captures, tuple(made.steps), (_shift(expression.results[0]), score))
 

@@ -202,7 +202,12 @@ SDPA = Op(
         *(*params.MASKS, "rng_dump"),
         Param("paged_attention_k_table", None, "Any", "Page of each block of keys, (B, 1, blocks, 1)."),
         Param("paged_attention_v_table", None, "Any", "Page of each block of values, (B, 1, blocks, 1)."),
-        Param("paged_attention_max_seq_len_kv", None, "int | None", "Skv of paged operands."),
+        Param(
+            "paged_attention_max_seq_len_kv",
+            None,
+            "int | None",
+            "Skv of paged operands; where left out that of bias or rng_dump, else what both tables hold.",
+        ),
         *("max_total_seq_len_q", "max_total_seq_len_kv", "compute_data_type", "name", params.SCORE_MOD),
         Param("generate_stats", None, "bool | None", "With Stats; give this or is_inference."),
         *(params.IMPLEMENTATION, "score_max", "score_sum_exp", "sink_token", "unfuse_fma"),

@@ -2,7 +2,9 @@
 
 Probabilities are recomputed from the forward's statistics (natural logarithm): P = exp(logit - Stats). With
 dP = dO V^T, delta = rowsum(dO * O) and dS = P * (dP - delta): dV = P^T dO, dQ = scale * dS K, dK = scale *
-dS^T Q. Rows that see no key give zero gradients, whatever dO holds there.
+dS^T Q. Rows that see no key give zero gradients, whatever dO, O and the statistics hold there; a NaN in a
+live row stays one. Logits near the lowest number of the statistics' type leave those no room for the sum, so
+that the probabilities of such a row do not sum to 1.
 """
 
 from __future__ import annotations

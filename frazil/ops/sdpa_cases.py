@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ..dtypes import data_type
-from ..enums import diagonal_alignment
+from ..enums import attention_implementation, diagonal_alignment
 from ..op import Arg, Case, row_major
 
 _INT = data_type.INT32
@@ -31,15 +33,32 @@ def _values(*numbers: int, kind: data_type = _INT) -> Arg:
     return Arg((len(numbers), 1, 1, 1), kind, fill=("values", *numbers))
 
 
-def _packed(h: int, d: int, lengths: tuple[int, ...], gaps: int = 0, kind: data_type = _INT) -> Arg:
-    """Packed tokens, with `gaps` unused ones behind each sequence."""
+def _starts(lengths: tuple[int, ...], gaps: int = 0) -> tuple[int, ...]:
     starts = [0]
     for length in lengths:
         starts.append(starts[-1] + length + gaps)
+    return tuple(starts)
+
+
+def _packed(
+    h: int, d: int, lengths: tuple[int, ...], gaps: int = 0, kind: data_type = _INT, unit: int = 1
+) -> Arg:
+    """Packed tokens, with `gaps` unused ones behind each sequence; offsets count `unit` elements."""
+    starts = _starts(lengths, gaps)
     s = max(*lengths, 1)
-    offsets = _values(*(x * h * d for x in starts), kind=kind)
-    dim = (len(lengths), h, s, d)
-    return Arg(dim, stride=(s * h * d, d, h * d, 1), ragged=offsets, total=starts[-1] * h * d)
+    offsets = _values(*(x * h * d // unit for x in starts), kind=kind)
+    dim, stride = (len(lengths), h, s, d), (s * h * d, d, h * d, 1)
+    return Arg(dim, stride=stride, ragged=offsets, multiplier=unit, total=starts[-1] * h * d)
+
+
+def _packed_stats(h: int, lengths: tuple[int, ...], by_head: bool) -> Arg:
+    """Statistics of packed rows, (T, H), or (H, T) where `by_head`."""
+    starts, s = _starts(lengths), max(*lengths, 1)
+    step, head = (1, starts[-1]) if by_head else (h, 1)
+    offsets = _values(*(x * step for x in starts))
+    stride = (s * h, head, step, 1)
+    dim = (len(lengths), h, s, 1)
+    return Arg(dim, data_type.FLOAT, stride, "positive", ragged=offsets, total=starts[-1] * h)
 
 
 def _qkv(
@@ -56,6 +75,7 @@ def _case(name: str, args: Mapping[str, Any], **rest: Any) -> Case:
 _HALF = data_type.HALF
 _BF16 = data_type.BFLOAT16
 _BR = {"diagonal_alignment": diagonal_alignment.BOTTOM_RIGHT}
+_WINDOW = {**_BR, "diagonal_band_left_bound": 2, "diagonal_band_right_bound": 1}
 _LENGTHS = {"use_padding_mask": True, "seq_len_q": _values(9, 4), "seq_len_kv": _values(7, 11)}
 _Q, _KV = (5, 0, 3), (4, 2, 7)
 _PACKED = {
@@ -72,7 +92,23 @@ _GAPS = {
     "k": _packed(2, 8, _KV, gaps=1, kind=_LONG),
     "v": _packed(2, 8, _KV, gaps=3),
 }
+_NOTHING = {
+    **{n: replace(_packed(h, 8, (0, 0, 0)), dim=(3, h, 4, 8)) for n, h in (("q", 4), ("k", 2), ("v", 2))},
+    "use_padding_mask": True,
+    "seq_len_q": _values(0, 0, 0),
+    "seq_len_kv": _values(0, 0, 0),
+}
+_QUERIES = {
+    "q": _packed(4, 8, _Q),
+    "k": _bhsd(3, 2, 7, 8),
+    "v": _bshd(3, 2, 7, 8),
+    "use_padding_mask": True,
+    "seq_len_q": _values(*_Q),
+    "seq_len_kv": _values(*_KV),
+}
 _SINK = Arg((1, 4, 1, 1), data_type.FLOAT)
+_HIDING = Arg((1, 1, 1, 5), data_type.FLOAT, fill=("values", 0.5, -np.inf, -1.0, -np.inf, 0.0))
+_DEAD = Arg((1, 1, 4, 1), data_type.FLOAT, fill=("values", 0.0, -np.inf, 0.5, 1.0))
 _DROPOUT = (
     0.3,
     Arg((1, 1, 1, 1), _LONG, fill=("values", 1234567890123)),
@@ -82,6 +118,25 @@ _MASK = (
     Arg((2, 4, 9, 11), data_type.FLOAT, fill="bool"),
     Arg((1, 1, 1, 1), data_type.FLOAT, fill=("values", 1.25)),
 )
+_TENSORS = (("q", 4, _Q), ("k", 2, _KV), ("v", 2, _KV))
+_CUMULATIVE = {
+    "cu_seq_len_q": _values(*_starts(_Q)),
+    "cu_seq_len_kv": _values(*_starts(_KV), kind=_LONG),
+}
+_TOTALS = {"max_total_seq_len_q": sum(_Q), "max_total_seq_len_kv": sum(_KV)}
+_EVERYTHING = {
+    **_qkv(),
+    "bias": Arg((1, 4, 1, 11)),
+    "sink_token": _SINK,
+    "use_alibi_mask": True,
+    "diagonal_alignment": diagonal_alignment.BOTTOM_RIGHT,
+    "diagonal_band_left_bound": 6,
+    "diagonal_band_right_bound": 1,
+}
+_TILED = {
+    **_qkv(b=1, hq=2, hk=1, sq=130, skv=260),
+    "block_mask": Arg((1, 2, 2, 1), data_type.UINT8, fill=("values", 5, 2, 7, 0)),
+}
 
 # Features that forward and backward share, as builder arguments.
 _SHARED: tuple[Case, ...] = (
@@ -123,12 +178,46 @@ _SHARED: tuple[Case, ...] = (
     _case("packed_gaps", _GAPS, data_type=_HALF),
     _case("packed_offsets_alone", {n: _PACKED[n] for n in "qkv"}),
     _case("packed_causal", _PACKED, use_causal_mask_bottom_right=True),
+    _case("packed_k_and_v_apart", {**_PACKED, "v": _GAPS["v"]}),
+    _case("packed_units", {**_PACKED, **{n: _packed(h, 8, x, unit=8) for n, h, x in _TENSORS}}),
+    _case("packed_cumulative", {n: _PACKED[n] for n in "qkv"}, **_CUMULATIVE),
+    _case("packed_queries", _QUERIES, use_causal_mask_bottom_right=True, data_type=_BF16),
+    _case("packed_nothing", _NOTHING),
+    _case("packed_stats", _PACKED, stats=_packed_stats(4, _Q, by_head=False)),
+    _case("packed_stats_by_head", _PACKED, stats=_packed_stats(4, _Q, by_head=True), **_TOTALS),
+    _case("packed_window_sink", _PACKED, **_WINDOW, sink_token=_SINK),
+    _case("packed_dropout", _PACKED, dropout=_DROPOUT, use_alibi_mask=True),
+    _case("padding_everything", _EVERYTHING, dropout=_DROPOUT, **_LENGTHS),
+    _case("padding_lengths_beyond", _qkv(), **{**_LENGTHS, "seq_len_kv": _values(-1, 99, kind=_LONG)}),
+    _case("bias_hides_keys", {**_qkv(skv=5), "bias": _HIDING}),
+    _case("bias_hides_rows", {**_qkv(sq=4), "bias": _DEAD}),
+    _case("bias_half", {**_qkv(), "bias": Arg((2, 1, 1, 11))}, data_type=_HALF),
+    _case("block_mask", _TILED),
+    _case("block_mask_causal", _TILED, use_causal_mask=True, level="full"),
+    _case("dropout_32_bit", _qkv(), dropout=(0.5, *(Arg((1,), _INT, fill=("values", x)) for x in (-3, 2)))),
+    _case("odd_widths", _qkv(d=7, dv=5), data_type=_HALF),
     _case("no_rows", _qkv(sq=0)),
+    _case("no_keys", _qkv(skv=0)),
+    _case("no_batch", _qkv(b=0), use_causal_mask=True),
 )
 
 _TABLE = Arg((2, 1, 3, 1), _INT, fill=("values", 4, 0, 2, 1, 4, 3))
-_PAGES = {"q": _bhsd(2, 4, 9, 8), "k": _bhsd(5, 2, 4, 8), "v": _bhsd(5, 2, 4, 8)}
+# The lowest finite number hides nothing: such a row is uniform. Its FLOAT statistics cannot hold more than
+# the bias itself, so there is no backward case of it.
+_LOWEST = Arg((1, 1, 2, 1), data_type.FLOAT, fill=("values", float(np.finfo(np.float32).min), 0.0))
+_TABLES = ("paged_attention_k_table", "paged_attention_v_table")
+_FINE = Arg((2, 1, 6, 1), _INT, fill=("values", 8, 0, 3, 1, 7, 2, 4, 4, 5, 6, 0, 8))
+_PAGED = {
+    "q": _bhsd(2, 4, 9, 8),
+    "k": _bhsd(5, 2, 4, 8),
+    "v": _bhsd(5, 2, 4, 8),
+    **_LENGTHS,
+    "seq_len_kv": _values(9, 11),
+    **dict.fromkeys(_TABLES, _TABLE),
+    "paged_attention_max_seq_len_kv": 12,
+}
 _FORWARD_ONLY = (
+    _case("bias_lowest", {**_qkv(sq=2), "bias": _LOWEST}),
     _case("inference", _qkv(), generate_stats=None, is_inference=True),
     _case("log2", _qkv(), stats_use_log2=True, use_causal_mask=True),
     _case(
@@ -139,23 +228,25 @@ _FORWARD_ONLY = (
         score_sum_exp=Arg((2, 4, 9, 1), data_type.FLOAT),
     ),
     _case("rng_dump", _qkv(), dropout=_DROPOUT, rng_dump=Arg((2, 4, 9, 11), data_type.FLOAT)),
-    _case(
-        "block_mask",
-        {
-            **_qkv(b=1, hq=2, hk=1, sq=130, skv=260),
-            "block_mask": Arg((1, 2, 2, 1), data_type.UINT8, fill=("values", 5, 2, 7, 0)),
-        },
-    ),
-    _case(
-        "paged",
-        _PAGES,
-        **{**_LENGTHS, "seq_len_kv": _values(9, 12)},
-        paged_attention_k_table=_TABLE,
-        paged_attention_v_table=_TABLE,
-        paged_attention_max_seq_len_kv=12,
-    ),
+    _case("log2_sink_padding", _qkv(), stats_use_log2=True, sink_token=_SINK, **_LENGTHS),
+    _case("hints", _qkv(), implementation=attention_implementation.COMPOSITE, unfuse_fma=True),
+    _case("paged", _PAGED),
+    _case("paged_part_of_a_page", _PAGED, paged_attention_max_seq_len_kv=11),
+    _case("paged_causal", _PAGED, use_causal_mask_bottom_right=True, sink_token=_SINK, data_type=_HALF),
+    _case("paged_pages_differ", {**_PAGED, "v": _bhsd(9, 2, 2, 16), "paged_attention_v_table": _FINE}),
+    _case("paged_decode", {**_PAGED, "q": _bhsd(2, 4, 1, 8), "seq_len_q": _values(1, 1)}, data_type=_BF16),
+    _case("paged_packed_queries", {**_PAGED, "q": _packed(4, 8, (4, 2)), "seq_len_q": _values(4, 2)}),
     _case("o_bshd", _qkv(), outputs={"O": _bshd(2, 4, 9, 8)}),
+    _case("o_wide", _qkv(), outputs={"O": _wide(2, 4, 9, 8)}, data_type=_HALF),
+    _case("o_float", _qkv(), outputs={"O": Arg((2, 4, 9, 8), data_type.FLOAT)}, data_type=_BF16),
     _case("cumulative", _qkv(), cu_seq_len_q=_values(0, 4, 13), cu_seq_len_kv=_values(0, 11, 13)),
+)
+
+_BACKWARD_ONLY = (
+    _case("deterministic", _qkv(), use_deterministic_algorithm=True, use_causal_mask=True),
+    _case("d_o_broadcast", {**_qkv(), "dO": Arg((2, 4, 9, 8), stride=(0, 0, 0, 1))}),
+    _case("d_o_wide", {**_qkv(), "dO": _wide(2, 4, 9, 8)}, data_type=_BF16),
+    _case("dropout_mask_with_inverse", _qkv(), dropout=(*_MASK, replace(_MASK[1], fill=("values", 0.8)))),
 )
 
 
@@ -170,19 +261,39 @@ _BENCH = tuple(
         ("llama", 1, 64, 8, 128, 128, (2048, 4096, 8192, 16384, 32768), {"use_causal_mask": True}),
         ("llama", 1, 64, 8, 128, 128, (2048, 4096, 8192, 16384, 32768), {}),
         ("deepseek", 1, 128, 128, 192, 128, (2048, 4096, 8192, 16384), {"use_causal_mask": True}),
+        ("batch", 4, 16, 16, 128, 128, (4096,), {"use_causal_mask": True}),
+        ("batch", 4, 16, 16, 128, 128, (4096,), {}),
+        ("narrow", 1, 64, 64, 64, 64, (8192,), {"use_causal_mask": True}),
+        (
+            "narrow_window",
+            1,
+            64,
+            8,
+            64,
+            64,
+            (8192,),
+            {"use_causal_mask": True, "sliding_window_length": 1024},
+        ),
+        ("wide", 1, 32, 32, 256, 256, (4096,), {"use_causal_mask": True}),
     )
     for s in sizes
 )
 
 
+def _like_o(args: Mapping[str, Any]) -> Arg:
+    """O: packed like q, else row-major."""
+    q = args["q"]
+    dim = (*q.dim[:3], args["v"].dim[3])
+    return replace(q, dim=dim, stride=q.stride if q.ragged is not None else row_major(dim))
+
+
 def _forward(case: Case) -> Case:
     args = {"generate_stats": True, **case.args}
-    q = args["q"]
     outputs = dict(case.outputs)
-    if q.ragged is not None:
-        width = args["v"].dim[3]
-        o = Arg((*q.dim[:3], width), stride=q.stride, ragged=q.ragged, total=q.total)
-        outputs["O"] = o
+    if "stats" in args:
+        outputs["Stats"] = args.pop("stats")
+    if args["q"].ragged is not None:
+        outputs["O"] = _like_o(args)
     return replace(case, args=args, outputs=outputs)
 
 
@@ -191,13 +302,9 @@ def _backward(case: Case) -> Case:
     one.
     """
     args = dict(case.args)
-    q, v = args["q"], args["v"]
-    dim = (*q.dim[:3], v.dim[3])
-    like = Arg(
-        dim, stride=q.stride if q.ragged is not None else row_major(dim), ragged=q.ragged, total=q.total
-    )
+    like = _like_o(args)
     kind = data_type.DOUBLE if case.data_type is data_type.DOUBLE else data_type.FLOAT
-    args |= {"o": like, "dO": like, "stats": Arg((*q.dim[:3], 1), kind, fill="positive")}
+    args = {"stats": Arg((*like.dim[:3], 1), kind, fill="positive"), "o": like, "dO": like, **args}
     outputs = {}
     for port, source in (("dQ", "q"), ("dK", "k"), ("dV", "v")):
         if args[source].ragged is not None:
@@ -210,4 +317,4 @@ def _backward(case: Case) -> Case:
 
 
 FORWARD = tuple(_forward(c) for c in (*_SHARED, *_FORWARD_ONLY, *_BENCH))
-BACKWARD = tuple(_backward(c) for c in (*_SHARED, *_BENCH))
+BACKWARD = tuple(_backward(c) for c in (*_SHARED, *_BACKWARD_ONLY, *_BENCH))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +63,29 @@ def epilogue_graph(*, middle_output: bool = False, **options: Any) -> tuple[fraz
     t["c"] = g.matmul(t["a"], t["b"], name="mm").set_output(middle_output)
     t["y"] = g.gelu(g.bias(t["c"], t["bias"])).set_output(True)
     return g, t
+
+
+def packed() -> tuple[frazil.Graph, dict[str, Any], dict[str, np.ndarray]]:
+    """Attention over 3 + 2 packed tokens, declared as 2 sequences of at most 4; arrays are (T, H, D)."""
+    g = graph(is_override_shape_enabled=True)
+    offsets = g.tensor((3, 1, 1, 1), data_type=data_type.INT32, name="offsets")
+    dim, stride = (2, 2, 4, 8), (64, 8, 16, 1)
+    t = {n: g.tensor(dim, stride, ragged_offset=offsets, ragged_offset_multiplier=8, name=n) for n in "qkv"}
+    t["o"], _ = g.sdpa(t["q"], t["k"], t["v"], attn_scale=1.0, generate_stats=False)
+    t["o"].set_output(True).set_dim(dim).set_stride(stride).set_ragged_offset(offsets).set_name("o")
+    t["o"].set_ragged_offset_multiplier(8)
+    rng = np.random.default_rng(0)
+    arrays = {n: rng.standard_normal((5, 2, 8)).astype(np.float32) for n in "qkv"}
+    return g, t, {**arrays, "o": poison(5, 2, 8), "offsets": np.array([0, 6, 10], np.int32)}
+
+
+def packed_oracle(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    found = np.empty((5, 2, 8))
+    for s in (slice(0, 3), slice(3, 5)):
+        q, k, v = (arrays[n][s].astype(np.float64).transpose(1, 0, 2) for n in "qkv")
+        p = np.exp(q @ k.transpose(0, 2, 1))
+        found[s] = (p / p.sum(-1, keepdims=True) @ v).transpose(1, 0, 2)
+    return found
 
 
 def random(g: frazil.Graph, rng: np.random.Generator) -> dict[Any, np.ndarray]:
@@ -207,3 +231,10 @@ class Bytes:
         self.memory = np.full(size + 4096, POISON, np.uint8)
         first = -self.memory.ctypes.data % 256 + start
         self.view = self.memory[first : first + size]
+
+
+def capsule_of(tensor: ctypes.Structure) -> Any:
+    """A DLPack capsule over a structure that the caller keeps alive."""
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return make(ctypes.addressof(tensor), b"dltensor", None)

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from frazil import StateError, data_type, scalar_type, tensor_reordering
 from frazil.ops import OPS
 
-from .helpers import add_graph, graph, random, refused
+from .helpers import add_graph, graph, packed, random, refused
 
 HALF, FLOAT, BF16, INT32 = data_type.HALF, data_type.FLOAT, data_type.BFLOAT16, data_type.INT32
 
@@ -65,20 +64,16 @@ def test_nothing_about_a_tensor_changes_after_planning(change: str, which: str) 
 
 
 def test_equal_values_stay_legal_after_planning() -> None:
-    g = graph()
-    offsets = g.tensor((3, 1, 1, 1), data_type=INT32)
-    a = g.tensor((2, 3), name="a", ragged_offset=offsets, ragged_offset_multiplier=3)
-    y = g.relu(a).set_output(True)
-    g.validate()
+    g, named, _ = packed()
     g.create_execution_plans()
-    for t in (a, y, offsets):
+    for t in g.tensors:
         t.set_output(not t.is_virtual).set_is_virtual(t.is_virtual).set_is_pass_by_value(t.is_pass_by_value)
         t.set_data_type(t.data_type).set_name(t.name).set_dim(list(t.dim)).set_stride(t.get_stride())
         t.set_uid(t.uid).set_uid(-1).set_ragged_offset(t.ragged_offset)
         t.set_ragged_offset_multiplier(t.ragged_offset_multiplier)
         t.set_reordering_type(t.reordering_type).set_alignment_value(t.alignment_value)
         t.name, t.uid, t.dim, t.stride, t.data_type = t.name, t.uid, t.dim, t.stride, t.data_type
-    assert a.set_data_type(torch.float32) is a
+    assert named["q"].set_data_type(np.float32) is named["q"]
 
 
 def test_nothing_is_added_after_planning() -> None:

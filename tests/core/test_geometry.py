@@ -18,6 +18,8 @@ from .helpers import (
     execute,
     graph,
     inputs,
+    packed,
+    packed_oracle,
     poison,
     random,
     refused,
@@ -74,6 +76,16 @@ def test_nothing_to_do(dim: tuple[int, ...]) -> None:  # C-68
     for t in (a, b, y):
         t.set_stride((7,) * len(dim))
     odd.execute({a: np.zeros(dim, np.float32), b: np.zeros(dim, np.float32), y: np.zeros(dim, np.float32)})
+
+
+@pytest.mark.parametrize("dim", [(0,), (3, 0)], ids=str)
+def test_nothing_between_nodes_needs_no_workspace(dim: tuple[int, ...]) -> None:
+    g = graph()
+    x = g.tensor(dim)
+    y = g.relu(g.exp(g.neg(x))).set_output(True)
+    g.build()
+    assert g.get_workspace_size() == 0
+    g.execute({x: np.zeros(dim, np.float32), y: np.zeros(dim, np.float32)})
 
 
 def test_nothing_to_sum_is_zero() -> None:
@@ -247,29 +259,6 @@ def test_a_virtual_result_with_declared_extents_does_not_follow(rng: Any) -> Non
 
 
 # Packed tensors.
-
-
-def packed() -> tuple[frazil.Graph, dict[str, Any], dict[str, np.ndarray]]:
-    """Attention over 3 + 2 packed tokens, declared as 2 sequences of at most 4; arrays are (T, H, D)."""
-    g = graph(is_override_shape_enabled=True)
-    offsets = g.tensor((3, 1, 1, 1), data_type=INT32, name="offsets")
-    dim, stride = (2, 2, 4, 8), (64, 8, 16, 1)
-    t = {n: g.tensor(dim, stride, ragged_offset=offsets, ragged_offset_multiplier=8, name=n) for n in "qkv"}
-    t["o"], _ = g.sdpa(t["q"], t["k"], t["v"], attn_scale=1.0, generate_stats=False)
-    t["o"].set_output(True).set_dim(dim).set_stride(stride).set_ragged_offset(offsets).set_name("o")
-    t["o"].set_ragged_offset_multiplier(8)
-    rng = np.random.default_rng(0)
-    arrays = {n: rng.standard_normal((5, 2, 8)).astype(np.float32) for n in "qkv"}
-    return g, t, {**arrays, "o": poison(5, 2, 8), "offsets": np.array([0, 6, 10], np.int32)}
-
-
-def packed_oracle(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    found = np.empty((5, 2, 8))
-    for s in (slice(0, 3), slice(3, 5)):
-        q, k, v = (arrays[n][s].astype(np.float64).transpose(1, 0, 2) for n in "qkv")
-        p = np.exp(q @ k.transpose(0, 2, 1))
-        found[s] = (p / p.sum(-1, keepdims=True) @ v).transpose(1, 0, 2)
-    return found
 
 
 PACKED: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -1,7 +1,7 @@
 """Plans of representative graphs, compared with tests/golden/plans/*.json.
 
-A refactoring leaves these files as they are; a change of heuristics, inference or programs shows as a readable
-difference in them. Write them anew with
+A refactoring leaves these files as they are; a change of heuristics, inference or programs shows as a
+readable difference in them. Write them anew with
 
     python -m tests.core.test_golden_plans --write
 
@@ -39,7 +39,9 @@ def described(name: str) -> dict[str, Any]:
 
 
 def brief(value: Any) -> Any:
-    """A stored value, with enumerations by name and ports as mappings, without what is absent or the default."""
+    """A stored value, with enumerations by name and ports as mappings, without what is absent or the
+    default.
+    """
     if isinstance(value, list):
         return [brief(v) for v in value]
     if not isinstance(value, dict):

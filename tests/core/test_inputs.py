@@ -12,7 +12,7 @@ import torch
 
 import frazil
 from frazil import GraphError, data_type
-from frazil.buffers import Buffer, read
+from frazil.buffers import Buffer, _DLTensor, read
 from frazil.dtypes import cast
 
 from .helpers import (
@@ -20,6 +20,7 @@ from .helpers import (
     Interface,
     Producer,
     add_graph,
+    capsule_of,
     graph,
     inputs,
     poison,
@@ -227,6 +228,19 @@ def test_producers_are_asked_for_the_versioned_form_first(rng: Any) -> None:
     assert untouched(frozen)
     va.flags.writeable = False
     g.execute({a: Producer(va), b: vb, y: out})
+
+
+def test_a_capsule_may_point_behind_its_data(rng: Any) -> None:
+    g, a, b, y = add_graph()
+    memory, vb, out = (
+        rng.standard_normal(40).astype(np.float32),
+        np.zeros((2, 3, 4), np.float32),
+        poison(2, 3, 4),
+    )
+    shape = (ctypes.c_int64 * 3)(2, 3, 4)
+    tensor = _DLTensor(memory.ctypes.data, 1, 0, 3, 2, 32, 1, shape, None, 36)
+    g.execute({a: capsule_of(tensor), b: vb, y: out})
+    np.testing.assert_array_equal(out.ravel(), memory[9:33])
 
 
 def test_a_capsule_serves_again_and_frees_its_memory_once(rng: Any) -> None:

@@ -1,9 +1,11 @@
-"""Programs as data: expressions, linking of every instruction and argument, and what the CPU executor does with each."""
+"""Programs as data: expressions, linking of every instruction and argument, and what the CPU executor does
+with each.
+"""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -39,7 +41,14 @@ from frazil.spec import Problem, TensorSpec
 
 from .helpers import FLOAT, Fake, add_graph, anything, graph, inputs, install, poison, refused, untouched
 
-ARTIFACT = Artifact("k" * 64, "entry", "sm_90a", "triton 3.6", (8, 8, 4), 96, 0, 1024, b"\x7fELF cubin")
+
+def made_of(kind: type) -> Any:
+    """A value of a class whose fields are plain, each filled by its type."""
+    plain = {str: "text", int: 64, bytes: b"\x7fELF cubin"}
+    return kind(**{name: plain[hint] for name, hint in get_type_hints(kind).items()})
+
+
+ARTIFACT = made_of(Artifact)
 ROWS = Binary("cdiv", Extent(0, 0), Const(64))
 MAP = TensorMap(
     Slot(0, 32), data_type.HALF, (Extent(0, 0), Const(64)), (Stride(0, 0), Const(1)), (64, 64), 128
@@ -94,8 +103,8 @@ def test_programs_are_values() -> None:
     assert [round_up(v, 16) for v in (0, 1, 16, 17)] == [0, 16, 16, 32]
 
 
-# Linking: ports 0, 1, 2 of a part are 4, 2, 5 of the whole, of which 2 lives in workspace at 512; 700 bytes of
-# such tensors are rounded up to the alignment of the part, whose own workspace follows.
+# Linking: ports 0, 1, 2 of a part are 4, 2, 5 of the whole, of which 2 lives in workspace at 512; 700 bytes
+# of such tensors are rounded up to the alignment of the part, whose own workspace follows.
 
 PORTS, SCRATCH, BASE = (4, 2, 5), {2: 512}, 768
 

@@ -12,6 +12,8 @@ import torch
 
 import frazil
 from frazil import data_type
+from frazil.buffers import _DLTensor
+from frazil.inputs import Ports
 
 from .helpers import (
     POISON,
@@ -19,6 +21,7 @@ from .helpers import (
     Interface,
     OnDevice,
     add_graph,
+    capsule_of,
     epilogue_graph,
     graph,
     inputs,
@@ -39,24 +42,13 @@ def on_device() -> Any:
 
 def foreign_capsule(device_type: int, bits: int = 32, code: int = 2, lanes: int = 1) -> Any:
     """A capsule of 2 x 3 x 4 elements on some kind of device."""
+    shape = (ctypes.c_int64 * 3)(2, 3, 4)
+    tensor = _DLTensor(1 << 40, device_type, 1, 3, code, bits, lanes, shape, None, 0)
+    KEPT.append(tensor)
+    return capsule_of(tensor)
 
-    class Fake:
-        def __init__(self) -> None:
-            from frazil.buffers import _DLTensor
 
-            self.shape = (ctypes.c_int64 * 3)(2, 3, 4)
-            self.tensor = _DLTensor(1 << 40, device_type, 1, 3, code, bits, lanes, self.shape, None, 0)
-            make = ctypes.pythonapi.PyCapsule_New
-            make.restype, make.argtypes = (
-                ctypes.py_object,
-                [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
-            )
-            self.capsule = make(ctypes.addressof(self.tensor), b"dltensor", None)
-
-        def __dlpack__(self) -> Any:
-            return self.capsule
-
-    return Fake()
+KEPT: list[Any] = []
 
 
 def negated(*dim: int) -> torch.Tensor:
@@ -142,6 +134,27 @@ def test_outputs_that_cannot_be_written(kind: str, rng: Any) -> None:
     out = poison(2, 3, 4)
     source = memory[:96].view(np.float32).reshape(2, 3, 4)
     g.execute({a: source, b: vb, y: out})  # reading such memory is fine
+
+
+def test_a_device_is_known_by_number_or_as_any(rng: Any) -> None:
+    """The checks of a plan for a device, which read no memory: here with addresses that lead nowhere."""
+    g, *_ = add_graph()
+    g.build()
+    ports = Ports(g._built[0].program, g.problem.inputs, g.problem.outputs)
+    base = 1 << 40
+    a, b, y = (OnDevice((2, 3, 4), base + 4096 * i) for i in range(3))
+    bound = ports.bind(ports.resolve({1: a, 2: b, 3: y}, None), None, 0, {})
+    assert [o.buffer.address for o in bound.operands.values()] == [base, base + 4096, base + 8192]
+    host = ports.resolve({1: a, 2: np.zeros((2, 3, 4), np.float32), 3: y}, None)
+    refused(lambda: ports.bind(host, None, 0, {}), "'b'", "device", "cpu", "cuda:0")
+    other = ports.resolve({1: a, 2: foreign_capsule(2), 3: y}, None)
+    refused(lambda: ports.bind(other, None, 0, {}), "'b'", "device", "cuda:1", "cuda:0")
+    assert ports.bind(other, None, 1, {}).operands
+    late, x, y, z = late_reader()
+    late.build()
+    ports = Ports(late._built[0].program, late.problem.inputs, late.problem.outputs)
+    shared = {x: OnDevice((4, 4), base), y: OnDevice((4, 4), base + 32), z: OnDevice((4, 4), base + 4096)}
+    refused(lambda: ports.bind(ports.resolve(shared, None), None, 0, {}), "'y'", "shares memory", "'x'")
 
 
 # Aliases.
@@ -269,16 +282,13 @@ def test_right_workspaces(start: int) -> None:
     g, pack, size = with_workspace()
     y = g.get_outputs()[0]
     results = []
+    keep = Bytes(size, start)
     for workspace in (
-        Bytes(size, start).view,
-        Bytes(size, start).view.ctypes.data,
-        np.empty(size * 2),
-        torch.empty(size),
+        *(keep.view, keep.view.ctypes.data, np.empty(size * 2), torch.empty(size)),
+        g.empty_workspace(like=torch.empty(1)),
     ):
-        keep = Bytes(size, start)
-        given = keep.view.ctypes.data if isinstance(workspace, int) else workspace
         pack[y][...] = np.nan
-        g.execute(pack, given)
+        g.execute(pack, workspace)
         results.append(pack[y].copy())
     assert not np.isnan(results).any() and all((r == results[0]).all() for r in results)
 

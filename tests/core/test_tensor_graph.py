@@ -1,4 +1,6 @@
-"""Tensors and graphs before planning: identity, declaration, inference, freezing, and the words of refusals."""
+"""Tensors and graphs before planning: identity, declaration, inference, freezing, and the words of
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -216,6 +218,30 @@ def test_packed_tensors_are_for_operations_that_know_them() -> None:
         offsets = made.graph.tensor((tensor.dim[0] + 1, 1, 1, 1), data_type=INT32)
         tensor.set_ragged_offset(offsets).set_is_pass_by_value(False)
         refused(made.graph.validate, made.graph.nodes[0].name, tensor.name, "packed")
+
+
+def test_a_callback_that_fails_leaves_nothing_behind() -> None:
+    g = graph()
+    q = g.tensor((1, 2, 4, 8), name="q")
+
+    def fail(g: frazil.Graph, score: Any) -> Any:
+        g.relu(score)
+        raise ZeroDivisionError("in a callback")
+
+    options: dict[str, Any] = {"attn_scale": 1.0, "generate_stats": False}
+    with pytest.raises(ZeroDivisionError):
+        g.sdpa(q, q, q, **options, score_mod=fail)
+    for wrong in (lambda g, s: g.matmul(s, s), lambda g, s: 3, lambda g, s: g.tensor((1,), name="new")):
+        with pytest.raises(frazil.GraphError):
+            g.sdpa(q, q, q, **options, score_mod=wrong)
+    assert {t.name for t in g.tensors} <= {"q", "new"}
+    assert not g.nodes
+    g.sdpa(q, q, q, **options)[0].set_output(True)
+    g.validate()
+    leaked: list[Any] = []
+    g.sdpa(q, q, q, **options, score_mod=lambda g, s: leaked.append(g.neg(s)) or leaked[0])
+    g.relu(leaked[0], name="late").set_output(True)
+    refused(g.validate, "late", "before any node produces it")
 
 
 # Inference.

@@ -13,6 +13,7 @@ import pytest
 
 import frazil
 from frazil import StateError
+from frazil.selection import Selection
 
 from .helpers import REFERENCE, Fake, add_graph, anything, epilogue_graph, install, one_node, random, refused
 
@@ -74,6 +75,24 @@ def test_the_first_build_happens_once(
     assert len(engine.built) == (3 if pieces else 1), "built more than once"
     assert len(engine.asked) == len(set(engine.asked)), "asked more than once about one problem"
     assert g.get_execution_plan_count() == 1
+
+
+def test_a_graph_counts_as_planned_when_its_plans_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Selection.add
+
+    def late(selection: Selection, candidates: Any) -> None:
+        time.sleep(0.03)
+        add(selection, candidates)
+
+    monkeypatch.setattr(Selection, "add", late)
+    g, *_ = add_graph()
+    packs = [random_pack(g, i) for i in range(THREADS)]
+
+    def work(i: int) -> None:
+        time.sleep(0.003 * i)
+        g.execute(packs[i])
+
+    together(work)
 
 
 def random_pack(g: frazil.Graph, seed: int) -> dict[Any, np.ndarray]:

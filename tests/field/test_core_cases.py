@@ -1,4 +1,6 @@
-"""Field reports about graphs, plans, buffers and installation that need no GPU, each with the inputs reported."""
+"""Field reports about graphs, plans, buffers and installation that need no GPU, each with the inputs
+reported.
+"""
 
 from __future__ import annotations
 

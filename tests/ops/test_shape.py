@@ -84,7 +84,9 @@ def test_views_agree_with_torch(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_fuzz(seed: int) -> None:
-    """Random slices, permutations, concatenations and logical reshapes of random layouts; results are exact."""
+    """Random slices, permutations, concatenations and logical reshapes of random layouts; results are
+    exact.
+    """
     rng = np.random.default_rng(seed)
     dtype = data_type(rng.choice([data_type.FLOAT, data_type.HALF, data_type.BFLOAT16, data_type.INT32]))
     dim = tuple(int(d) for d in rng.integers(1, 6, rng.integers(1, 5)))

@@ -334,7 +334,9 @@ def philox(counter: Sequence[int], key: Sequence[int], rounds: int = 10) -> tupl
 
 
 def dropout_words(seed: int, offset: int, head: int, row: int, group: int) -> tuple[int, int, int, int]:
-    """The words that decide four neighbouring keys; `head` counts over batch and heads, `group` is key // 4."""
+    """The words that decide four neighbouring keys; `head` counts over batch and heads, `group` is key //
+    4.
+    """
     seed, offset = seed % 2**64, offset % 2**64
     counter = (group, row, head, offset & _MASK)
     return philox(counter, (seed & _MASK, (seed >> 32) ^ (offset >> 32)))

@@ -68,13 +68,19 @@ class Made:
             )
 
     def close(self, name: str, got: np.ndarray, want: np.ndarray, floor: float) -> None:
-        """`assert_close`, after taking off what cancellation explains."""
-        allowed = floor * (1e-14 if self.spec.compute is DOUBLE else 1e-6)
-        wide = got.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            near = np.where(np.abs(wide - want) <= allowed, want, wide)
-        dtype = self.tensors[name].data_type
-        assert_close(near, want, dtype, f"{name} of {self.spec}", self.spec.compute)
+        """Compare one output."""
+        close(got, want, self.tensors[name].data_type, f"{name} of {self.spec}", self.spec.compute, floor)
+
+
+def close(
+    got: np.ndarray, want: np.ndarray, dtype: DataType, what: str, compute: DataType, floor: float
+) -> None:
+    """`assert_close`, after taking off what cancellation explains: a millionth of `floor` in float32."""
+    allowed = floor * (1e-14 if compute is DOUBLE else 1e-6)
+    wide = got.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        near = np.where(np.abs(wide - want) <= allowed, want, wide)
+    assert_close(near, want, dtype, what, compute)
 
 
 FILLS = {"Stats": -math.inf, "score_max": -math.inf}  # behind the length of a padded entry; 0 elsewhere
@@ -227,6 +233,24 @@ def call(
     workspace[...] = POISON
     graph.execute(pack | {outputs[port]: array for port, array in results.items()}, workspace)
     return results
+
+
+def normal(*dim: int, seed: int = 0) -> np.ndarray:
+    """Standard normal float32."""
+    return np.random.default_rng(seed).standard_normal(dim).astype(np.float32)
+
+
+def graph_of(dtype: Any = FLOAT, **options: Any) -> frazil.Graph:
+    """An empty graph for the CPU."""
+    return frazil.Graph(
+        io_data_type=dtype, intermediate_data_type=FLOAT, compute_data_type=FLOAT, target="cpu", **options
+    )
+
+
+def softmax_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float = 1.0) -> np.ndarray:
+    """Dense attention of equal head counts, in float64."""
+    entries = [oracle.Entry(*(oracle.double(t[b]) for t in (q, k, v))) for b in range(q.shape[0])]
+    return np.stack([r.o.numpy() for r in oracle.attention(entries, oracle.Options(scale=scale))])
 
 
 # Data.

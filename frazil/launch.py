@@ -1,0 +1,213 @@
+"""The executor for CUDA devices: a program's kernels, loaded once per device, launched on the caller's
+stream.
+
+Owns loading, parameter blocks and the order of a call: resolve, check, bind the context, patch, launch.
+Nothing here reads device memory, synchronises, allocates device memory or compiles. One executable serves
+many threads: each call has a parameter block of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import context, driver
+from .dtypes import data_type
+from .errors import StateError
+from .inputs import Bindings, Ports, overrides_by_port
+from .program import (
+    Argument,
+    Const,
+    Copy,
+    Expr,
+    Fill,
+    HostScalar,
+    Kernel,
+    Null,
+    Number,
+    Program,
+    Slot,
+    Workspace,
+    evaluate,
+)
+from .spec import Problem
+
+_SERVED = (Kernel, Fill, Copy)
+_FORMATS = {
+    data_type.FLOAT: "<f",
+    data_type.DOUBLE: "<d",
+    data_type.INT32: "<i",
+    data_type.INT64: "<q",
+}
+_CELL = 8  # bytes of a parameter's cell; larger ones (tensor maps) are not launched yet
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A kernel on a device, and its parameters: the constant part, and what each call fills in."""
+
+    function: Any
+    constants: bytes
+    patches: tuple[tuple[int, Argument], ...]
+    kernel: Kernel
+
+
+class CudaExecutable:
+    """A program ready to run on CUDA devices."""
+
+    def __init__(self, program: Program, problem: Problem, device: int) -> None:
+        for instruction in program.instructions:
+            args = instruction.args if isinstance(instruction, Kernel) else ()
+            known = isinstance(instruction, _SERVED) and all(
+                isinstance(a, (Slot, Workspace, Number, HostScalar, Null)) for a in args
+            )
+            if not known:
+                raise StateError(f"instruction that no CUDA executor runs: {type(instruction).__name__}")
+        self.program, self.device = program, device
+        self._ports = Ports(program, problem.inputs, problem.outputs)
+        self._kernels: dict[int, list[_Loaded]] = {}
+        self._lock = threading.Lock()
+        # A plan may be built where its device is not: it is loaded where it first runs.
+        if driver.device_count() > device:
+            self.load(device)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of workspace that `execute` needs."""
+        return self.program.workspace
+
+    def load(self, device: int) -> list[_Loaded]:
+        """Load the program's kernels on a device; once per device, whatever the threads."""
+        with self._lock:
+            found = self._kernels.get(device)
+            if found is None:
+                with context.current(0, device):
+                    kernels = [i for i in self.program.instructions if isinstance(i, Kernel)]
+                    found = self._kernels[device] = [_load(k, device) for k in kernels]
+        return found
+
+    def execute(
+        self,
+        pack: Any,
+        workspace: Any = None,
+        uids: Sequence[int] | None = None,
+        overrides: tuple[Any, Any, Any] = (None, None, None),
+        stream: int | None = None,
+    ) -> None:
+        """Launch the program on `stream`, or where it is None on the current stream of the operands' owner.
+
+        Raises
+        ------
+        GraphError
+            An operand, override or the workspace does not fit; nothing has been launched then.
+        CudaError
+            A launch failed.
+        """
+        found = self._ports.resolve(pack, uids)
+        changed = overrides_by_port(self._ports, *overrides)
+        bindings = self._ports.bind(found, workspace, self.device, changed)
+        if stream is None:
+            stream = _current_stream(found.values(), self.device)
+        loaded = iter(self._kernels.get(self.device) or self.load(self.device))
+        with context.current(stream, self.device):
+            for instruction in self.program.instructions:
+                if isinstance(instruction, Kernel):
+                    _launch(next(loaded), bindings, stream)
+                else:
+                    _move(instruction, bindings, stream)
+
+
+def _load(kernel: Kernel, device: int) -> _Loaded:
+    artifact = kernel.artifact
+    function = driver.load_kernel(artifact.cubin, artifact.entry, kernel.shared, device)
+    constants = bytearray(_CELL * len(kernel.args))
+    patches = []
+    for number, argument in enumerate(kernel.args):
+        if isinstance(argument, Number) and isinstance(argument.value, (Const, float)):
+            value = argument.value.value if isinstance(argument.value, Const) else argument.value
+            struct.pack_into(_FORMATS[argument.data_type], constants, number * _CELL, value)
+        elif not isinstance(argument, Null):
+            patches.append((number, argument))
+    return _Loaded(function, bytes(constants), tuple(patches), kernel)
+
+
+def _launch(loaded: _Loaded, bindings: Bindings, stream: int) -> None:
+    """Fill a parameter block of this call's own and launch; a grid with a zero is skipped."""
+    kernel = loaded.kernel
+    geometry = {p: (o.dim, o.stride) for p, o in bindings.operands.items()}
+    grid = [_integer(e, geometry) for e in kernel.grid]
+    if 0 in grid:
+        return
+    count = len(kernel.args)
+    block = ctypes.create_string_buffer(loaded.constants, len(loaded.constants))
+    for number, argument in loaded.patches:
+        _patch(block, number * _CELL, argument, bindings, geometry)
+    base = ctypes.addressof(block)
+    pointers = (ctypes.c_void_p * count)(*range(base, base + count * _CELL, _CELL))
+    doing = f"launching {kernel.artifact.entry}"
+    driver.call(
+        "cuLaunchKernel",
+        loaded.function,
+        *grid,
+        kernel.block,
+        1,
+        1,
+        kernel.shared,
+        stream,
+        ctypes.addressof(pointers),
+        0,
+        doing=doing,
+    )
+
+
+def _patch(block: Any, offset: int, argument: Argument, bindings: Bindings, geometry: Any) -> None:
+    if isinstance(argument, (Slot, Workspace)):
+        struct.pack_into("<Q", block, offset, _address(argument, bindings))
+    elif isinstance(argument, HostScalar):
+        value = bindings.scalars[argument.port]
+        struct.pack_into(_FORMATS[argument.data_type], block, offset, value)
+    else:
+        assert isinstance(argument, Number) and not isinstance(argument.value, float)
+        struct.pack_into(_FORMATS[argument.data_type], block, offset, evaluate(argument.value, geometry))
+
+
+def _move(instruction: Any, bindings: Bindings, stream: int) -> None:
+    geometry = {p: (o.dim, o.stride) for p, o in bindings.operands.items()}
+    nbytes = evaluate(instruction.nbytes, geometry)
+    if nbytes == 0:
+        return
+    dst = _address(instruction.dst, bindings)
+    if isinstance(instruction, Copy):
+        driver.call(
+            "cuMemcpyDtoDAsync", dst, _address(instruction.src, bindings), nbytes, stream, doing="copying"
+        )
+        return
+    width = len(instruction.pattern)
+    value = int.from_bytes(instruction.pattern, "little")
+    driver.call(f"cuMemsetD{8 * width}Async", dst, value, nbytes // width, stream, doing="filling")
+
+
+def _address(address: Slot | Workspace, bindings: Bindings) -> int:
+    if isinstance(address, Slot):
+        return bindings.operands[address.port].buffer.address + address.byte_offset
+    assert bindings.workspace is not None
+    return bindings.workspace.address + address.offset
+
+
+def _integer(expr: Expr, geometry: Mapping[int, Any]) -> int:
+    return expr.value if isinstance(expr, Const) else evaluate(expr, geometry)
+
+
+def _current_stream(values: Any, device: int) -> int:
+    """The stream on which the framework that owns the operands works now; the default stream for bare
+    addresses.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and any(isinstance(v, torch.Tensor) for v in values):
+        return int(torch._C._cuda_getCurrentRawStream(device))
+    return 0
