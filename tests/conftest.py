@@ -53,5 +53,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if devices < needed:
             reason = f"needs {needed} CUDA device{'s' if needed > 1 else ''}, this machine has {devices}"
             for item in items:
-                if mark in item.keywords:
+                if item.get_closest_marker(mark) is not None:
                     item.add_marker(pytest.mark.skip(reason=reason))
