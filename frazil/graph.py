@@ -349,7 +349,7 @@ class GraphIR(Builders):
         self._table.guard(f"adding a node ({op.name})")
         name = str(arguments["name"] or self._auto_name(op.name))
         compute = from_any(arguments["compute_data_type"]) or self._context.compute_data_type
-        bound = (op.bind or _bind)(op, arguments, self)
+        bound = (op.bind or _bind)(op, {**arguments, "name": name}, self)
         attrs = _convert(op, name, bound.attrs)
         inputs = {p.name: self._input(op, name, p, bound.inputs.get(p.name)) for p in op.inputs}
         given = self._given(name, bound.outputs)
