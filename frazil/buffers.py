@@ -93,19 +93,50 @@ def read(value: Any) -> Buffer:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What a torch tensor says of itself, but for its address: checks that one tensor passed hold for all
+    like it.
+    """
+
+    kind: Any
+    dtype: Any
+    device: Any
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @staticmethod
+    def of(value: Any) -> Likeness | None:
+        """The likeness of a torch tensor; None for other objects."""
+        if not _is_torch(value):
+            return None
+        return Likeness(type(value), value.dtype, value.device, tuple(value.shape), tuple(value.stride()))
+
+    def fits(self, value: Any) -> bool:
+        """Whether a tensor is like the one seen; dtypes that can be conjugated never are."""
+        return (
+            type(value) is self.kind
+            and value.dtype is self.dtype
+            and value.shape == self.shape
+            and value.stride() == self.stride
+            and value.device == self.device
+            and not value.is_neg()
+        )
+
+
 def host_view(
-    buffer: Buffer, dtype: data_type, dim: Sequence[int], stride: Sequence[int], offset: int = 0
+    address: int, dtype: data_type, dim: Sequence[int], stride: Sequence[int], offset: int = 0
 ) -> np.ndarray:
     """A NumPy view of host memory with the given geometry (strides in elements); `offset` in bytes.
 
-    The view does not keep the memory alive; the buffer does.
+    The view does not keep the memory alive; its owner does.
     """
     kind = numpy_dtype(dtype)
     size = itemsize(dtype)
     if 0 in dim:
         return np.empty(tuple(dim), kind)
     nbytes = (1 + sum((d - 1) * s for d, s in zip(dim, stride, strict=True))) * size
-    memory = (ctypes.c_byte * nbytes).from_address(buffer.address + offset)
+    memory = (ctypes.c_byte * nbytes).from_address(address + offset)
     return np.ndarray(tuple(dim), kind, buffer=memoryview(memory), strides=tuple(s * size for s in stride))
 
 

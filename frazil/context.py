@@ -17,16 +17,19 @@ holds, so they are told apart by their constants and never asked.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 from . import driver
 
 DEFAULT_STREAMS = frozenset({0, 1, 2})  # null, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD
 
+_primaries: dict[int, int] = {}
+_lock = threading.Lock()
 
-def ensure_current_context(stream: int, device: int | None = None) -> None:
+
+def ensure_current_context(stream: int, device: int | None = None) -> int:
     """Make the right context current on this thread for work on `stream`; without a driver, nothing.
 
     Parameters
@@ -36,6 +39,11 @@ def ensure_current_context(stream: int, device: int | None = None) -> None:
     device
         Ordinal that the work is for, where the caller named one.
 
+    Returns
+    -------
+    int
+        The context to make current again afterwards; 0 where the caller held the right one or none.
+
     Raises
     ------
     ValueError
@@ -44,35 +52,43 @@ def ensure_current_context(stream: int, device: int | None = None) -> None:
         A driver call failed.
     """
     if driver.absence():
-        return
-    if device is not None:
+        return 0
+    if device is not None and device not in _primaries:
         driver.device_info(device)
     held = int(driver.call("cuCtxGetCurrent"))
     wanted = _wanted(stream, device, held)
-    if wanted != held:
-        driver.call("cuCtxSetCurrent", wanted, doing="binding a context")
+    if wanted == held:
+        return 0
+    driver.call("cuCtxSetCurrent", wanted, doing="binding a context")
+    return held
+
+
+def restore(held: int) -> None:
+    """Make the context current again that `ensure_current_context` answered with."""
+    if held:
+        driver.call("cuCtxSetCurrent", held, doing="restoring the caller's context")
 
 
 @contextmanager
 def current(stream: int, device: int | None = None) -> Iterator[None]:
     """The right context for the block; the one that was current before is current again after it, also after
-    an error.
-
-    A thread that had none keeps the one bound, so that the next call finds it.
+    an error. A thread that had none keeps the one bound, so that the next call finds it.
     """
-    held = 0 if driver.absence() else int(driver.call("cuCtxGetCurrent"))
-    ensure_current_context(stream, device)
+    held = ensure_current_context(stream, device)
     try:
         yield
     finally:
-        if held and int(driver.call("cuCtxGetCurrent")) != held:
-            driver.call("cuCtxSetCurrent", held, doing="restoring the caller's context")
+        restore(held)
 
 
-@cache
 def primary(ordinal: int) -> int:
-    """The primary context of a device, retained for the life of the process."""
-    return int(driver.call("cuDevicePrimaryCtxRetain", driver.call("cuDeviceGet", ordinal)))
+    """The primary context of a device, retained once for the life of the process."""
+    with _lock:
+        found = _primaries.get(ordinal)
+        if found is None:
+            device = driver.call("cuDeviceGet", ordinal)
+            found = _primaries[ordinal] = int(driver.call("cuDevicePrimaryCtxRetain", device))
+    return found
 
 
 def thread_device() -> int:
@@ -90,8 +106,6 @@ def _wanted(stream: int, device: int | None, held: int) -> int:
         return int(driver.call("cuStreamGetCtx", stream, doing="asking a stream for its context"))
     if device is None:
         return held or primary(thread_device())
-    return held if held and _held_device() == device else primary(device)
-
-
-def _held_device() -> int:
-    return int(driver.call("cuCtxGetDevice"))
+    if held and (held == _primaries.get(device) or int(driver.call("cuCtxGetDevice")) == device):
+        return held
+    return primary(device)

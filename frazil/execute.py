@@ -130,7 +130,7 @@ def _run(instruction: Any, specs: Specs, bindings: Bindings) -> None:
 
 def _address(address: Address, bindings: Bindings) -> int:
     if isinstance(address, Slot):
-        return bindings.operands[address.port].buffer.address + address.byte_offset
+        return bindings.operands[address.port].address + address.byte_offset
     assert bindings.workspace is not None
     return bindings.workspace.address + address.offset
 
@@ -171,12 +171,12 @@ def _view(number: int, address: Address, specs: Specs, bindings: Bindings) -> np
     if isinstance(address, Slot):
         operand = bindings.operands[address.port]
         if spec.is_ragged:
-            return host_view(operand.buffer, spec.data_type, (operand.elements,), (1,), address.byte_offset)
-        return host_view(operand.buffer, spec.data_type, operand.dim, operand.stride, address.byte_offset)
+            return host_view(operand.address, spec.data_type, (operand.elements,), (1,), address.byte_offset)
+        return host_view(operand.address, spec.data_type, operand.dim, operand.stride, address.byte_offset)
     if spec.elements == 0:  # a program may need no workspace at all
         return np.empty(spec.dim, numpy_dtype(spec.data_type))
     assert bindings.workspace is not None
-    return host_view(bindings.workspace, spec.data_type, spec.dim, spec.stride, address.offset)
+    return host_view(bindings.workspace.address, spec.data_type, spec.dim, spec.stride, address.offset)
 
 
 def _data_types(call: Call, ports: Sequence[Port]) -> list[data_type]:

@@ -12,7 +12,7 @@ import ctypes
 import struct
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ from .program import (
     Argument,
     Const,
     Copy,
-    Expr,
     Fill,
     HostScalar,
     Kernel,
@@ -47,14 +46,45 @@ _FORMATS = {
 _CELL = 8  # bytes of a parameter's cell; larger ones (tensor maps) are not launched yet
 
 
+class _Frame:
+    """A parameter block of one call: cells of eight bytes, and the pointers to them that a launch takes."""
+
+    __slots__ = ("address", "block", "cells", "pointers")
+
+    def __init__(self, constants: bytes) -> None:
+        count = len(constants) // _CELL
+        self.block = bytearray(constants)
+        self.cells = memoryview(self.block).cast("Q")
+        base = ctypes.addressof(ctypes.c_byte.from_buffer(self.block))
+        self.pointers = (ctypes.c_void_p * count)(*range(base, base + count * _CELL, _CELL))
+        self.address = ctypes.addressof(self.pointers)
+
+
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A kernel on a device, and its parameters: the constant part, and what each call fills in."""
+    """A kernel on a device, and its parameters.
+
+    Attributes
+    ----------
+    constants
+        The parameter block with all that is fixed.
+    slots
+        What each call fills in of operands' addresses: cell, port, byte offset.
+    patches
+        What else each call fills in: cell, argument.
+    grid
+        Where it does not depend on geometry.
+    frames
+        Parameter blocks that no call is using; one that is made when none is left joins them.
+    """
 
     function: Any
     constants: bytes
+    slots: tuple[tuple[int, int, int], ...]
     patches: tuple[tuple[int, Argument], ...]
+    grid: tuple[int, int, int] | None
     kernel: Kernel
+    frames: list[_Frame]
 
 
 class CudaExecutable:
@@ -114,42 +144,64 @@ class CudaExecutable:
         if stream is None:
             stream = _current_stream(found.values(), self.device)
         loaded = iter(self._kernels.get(self.device) or self.load(self.device))
-        with context.current(stream, self.device):
+        held = context.ensure_current_context(stream, self.device)
+        try:
             for instruction in self.program.instructions:
                 if isinstance(instruction, Kernel):
                     _launch(next(loaded), bindings, stream)
                 else:
                     _move(instruction, bindings, stream)
+        finally:
+            context.restore(held)
 
 
 def _load(kernel: Kernel, device: int) -> _Loaded:
     artifact = kernel.artifact
     function = driver.load_kernel(artifact.cubin, artifact.entry, kernel.shared, device)
     constants = bytearray(_CELL * len(kernel.args))
-    patches = []
+    slots, patches = [], []
     for number, argument in enumerate(kernel.args):
         if isinstance(argument, Number) and isinstance(argument.value, (Const, float)):
             value = argument.value.value if isinstance(argument.value, Const) else argument.value
             struct.pack_into(_FORMATS[argument.data_type], constants, number * _CELL, value)
+        elif isinstance(argument, Slot):
+            slots.append((number, argument.port, argument.byte_offset))
         elif not isinstance(argument, Null):
             patches.append((number, argument))
-    return _Loaded(function, bytes(constants), tuple(patches), kernel)
+    grid = _fixed_grid(kernel)
+    return _Loaded(function, bytes(constants), tuple(slots), tuple(patches), grid, kernel, [])
+
+
+def _fixed_grid(kernel: Kernel) -> tuple[int, int, int] | None:
+    """The grid, where no extent or stride of an operand enters it."""
+    try:
+        x, y, z = (evaluate(e, {}) for e in kernel.grid)
+    except KeyError:
+        return None
+    return x, y, z
 
 
 def _launch(loaded: _Loaded, bindings: Bindings, stream: int) -> None:
-    """Fill a parameter block of this call's own and launch; a grid with a zero is skipped."""
-    kernel = loaded.kernel
-    geometry = {p: (o.dim, o.stride) for p, o in bindings.operands.items()}
-    grid = [_integer(e, geometry) for e in kernel.grid]
+    """Fill a parameter block that no other call is using, and launch; a grid with a zero is skipped."""
+    kernel, grid = loaded.kernel, loaded.grid
+    operands = bindings.operands
+    if grid is None or loaded.patches:
+        geometry = {p: (o.dim, o.stride) for p, o in operands.items()}
+        if grid is None:
+            x, y, z = (evaluate(e, geometry) for e in kernel.grid)
+            grid = x, y, z
     if 0 in grid:
         return
-    count = len(kernel.args)
-    block = ctypes.create_string_buffer(loaded.constants, len(loaded.constants))
+    try:
+        frame = loaded.frames.pop()
+    except IndexError:
+        frame = _Frame(loaded.constants)
+    cells = frame.cells
+    for number, port, offset in loaded.slots:
+        cells[number] = operands[port].address + offset
     for number, argument in loaded.patches:
-        _patch(block, number * _CELL, argument, bindings, geometry)
-    base = ctypes.addressof(block)
-    pointers = (ctypes.c_void_p * count)(*range(base, base + count * _CELL, _CELL))
-    doing = f"launching {kernel.artifact.entry}"
+        _patch(frame.block, number * _CELL, argument, bindings, geometry)
+    # The driver copies the parameters during the call, so that the block is free when it returns.
     driver.call(
         "cuLaunchKernel",
         loaded.function,
@@ -159,10 +211,11 @@ def _launch(loaded: _Loaded, bindings: Bindings, stream: int) -> None:
         1,
         kernel.shared,
         stream,
-        ctypes.addressof(pointers),
+        frame.address,
         0,
-        doing=doing,
+        doing=kernel.artifact.entry,
     )
+    loaded.frames.append(frame)
 
 
 def _patch(block: Any, offset: int, argument: Argument, bindings: Bindings, geometry: Any) -> None:
@@ -194,13 +247,9 @@ def _move(instruction: Any, bindings: Bindings, stream: int) -> None:
 
 def _address(address: Slot | Workspace, bindings: Bindings) -> int:
     if isinstance(address, Slot):
-        return bindings.operands[address.port].buffer.address + address.byte_offset
+        return bindings.operands[address.port].address + address.byte_offset
     assert bindings.workspace is not None
     return bindings.workspace.address + address.offset
-
-
-def _integer(expr: Expr, geometry: Mapping[int, Any]) -> int:
-    return expr.value if isinstance(expr, Const) else evaluate(expr, geometry)
 
 
 def _current_stream(values: Any, device: int) -> int:

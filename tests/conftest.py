@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,27 +16,29 @@ import pytest
 
 from frazil import driver
 
-HERE = Path(__file__).parent
-HAS_TORCH = find_spec("torch") is not None
+NO_TORCH = "torch, the oracle of these tests, is not installed"
 
-# Without torch, the files that use it as oracle are left out; the header of the run says so.
-_NEED_TORCH = [
-    str(path.relative_to(HERE))
-    for path in HERE.rglob("test_*.py")
-    if re.search(
-        r"^import torch|^from tests\.oracles|^from tests\.harness import|torch = pytest",
-        path.read_text(),
-        re.M,
-    )
-]
-collect_ignore = [] if HAS_TORCH else _NEED_TORCH
+
+class Module(pytest.Module):
+    """A file of tests, skipped as a whole where what it imports needs torch and there is none."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        try:
+            return list(super().collect())
+        except self.CollectError as error:
+            if getattr(error.__cause__, "name", None) != "torch":
+                raise
+        pytest.skip(NO_TORCH, allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Module:
+    """Every file of tests is a `Module`."""
+    return Module.from_parent(parent, path=module_path)
 
 
 def pytest_report_header() -> str:
-    """What is left out."""
-    return (
-        "torch: the oracle" if HAS_TORCH else f"torch is not installed: left out are {', '.join(_NEED_TORCH)}"
-    )
+    """Whether there is an oracle."""
+    return "torch: the oracle" if find_spec("torch") else f"{NO_TORCH}: they are skipped"
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ source.
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -13,14 +15,15 @@ import pytest
 from frazil.catalog import ENTRIES
 from frazil.ops import OPS
 
-PACKAGE = Path(__file__).parent.parent / "frazil"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "frazil"
 
 LAYERS = (
     {"errors", "env", "dtypes", "enums", "geometry", "version"},
     {"target", "driver", "context", "handle", "buffers", "artifact", "compile", "cache", "libcudnn"},
     {"op", "expression", "tensor", "builders", "graph", "spec", "ops"},
     {"engine", "program", "catalog", "match", "plan", "selection"},
-    {"execute", "launch", "inputs", "serialize", "tune"},
+    {"execute", "launch", "inputs", "placement", "serialize", "tune"},
     {"engines"},
     {"__init__", "__main__", "api", "planned", "cli"},
 )
@@ -48,6 +51,12 @@ def layer(module: str) -> int:
 
 
 @cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """Everything in a module's source."""
+    return tuple(ast.walk(ast.parse(MODULES[module].read_text())))
+
+
+@cache
 def imports(module: str) -> frozenset[str]:
     """Modules of the package that a module imports, anywhere in its source."""
     found = set()
@@ -55,7 +64,7 @@ def imports(module: str) -> frozenset[str]:
     inside = base.split(".") if MODULES[module].name == "__init__.py" else base.split(".")[:-1]
     if module == "__init__":
         inside = []
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    for node in nodes(module):
         if isinstance(node, ast.ImportFrom) and node.level:
             parts = inside[: len(inside) - node.level + 1] + (node.module.split(".") if node.module else [])
             for alias in node.names:
@@ -70,7 +79,7 @@ def imports(module: str) -> frozenset[str]:
 def foreign(module: str) -> set[str]:
     """Top-level packages, other than this one, that a module imports anywhere in its source."""
     found = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
@@ -107,13 +116,43 @@ def test_who_may_import_what(module: str) -> None:
     assert not {"torch", "cupy", "jax"} & tops
     assert "click" not in tops or module.startswith("cli")
     if layer(module) <= 2:
-        assert tops <= {"cuda", "ml_dtypes", "numpy", "triton"} | set(__import__("sys").stdlib_module_names)
+        assert tops <= {"cuda", "ml_dtypes", "numpy", "triton"} | set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_tables_import_by_name(module: str) -> None:
+    """An import by name is not in the graph that these tests compute."""
+    names = {n.id for n in nodes(module) if isinstance(n, ast.Name)}
+    assert module in ("catalog", "compile") or not {"import_module", "__import__", "exec", "eval"} & names
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_device_code_stands_apart(module: str) -> None:
+    kernels = {m for m in imports(module) if m.startswith("engines.kernels")}
+    if module.startswith("engines.kernels"):
+        wrong = {m for m in imports(module) - kernels if layer(m) > 2}
+        assert not wrong, f"device code imports {sorted(wrong)}"
+    else:
+        assert not kernels, "only compile.py imports device code, by name"
+
+
+def test_contributing_shows_this_table() -> None:
+    rows = re.findall(r"^\| (\d) \w+ \| (.*?) \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    assert [int(number) for number, _ in rows] == list(reversed(range(len(LAYERS))))
+    shown = [
+        {re.split(r"[./]", name)[0] for name in re.findall(r"`(.*?)`", files)} - {"cli_*"}
+        for _, files in rows
+    ]
+    for number, names in enumerate(reversed(shown)):
+        present = {m.split(".")[0] for m in MODULES if layer(m) == number and not m.startswith("cli_")}
+        assert names == present - {"__init__", "__main__"}, f"layer {number} of CONTRIBUTING.md"
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_only_env_reads_the_environment(module: str) -> None:
-    names = {n.attr for n in ast.walk(ast.parse(MODULES[module].read_text())) if isinstance(n, ast.Attribute)}
-    assert module == "env" or not {"environ", "getenv"} & names
+    names = {n.attr for n in nodes(module) if isinstance(n, ast.Attribute)}
+    names |= {n.name for n in nodes(module) if isinstance(n, ast.alias)}
+    assert module == "env" or not {"environ", "environb", "getenv"} & names
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("engines.") and "kernels" not in m])
@@ -126,10 +165,9 @@ def test_engines_know_the_contract_and_nothing_above(module: str) -> None:
     assert not wrong and not family
 
 
-@pytest.mark.parametrize("module", ["plan", "execute", "inputs", "planned", "selection", "match"])
+@pytest.mark.parametrize("module", ["plan", "execute", "launch", "inputs", "planned", "selection", "match"])
 def test_planning_and_execution_name_no_operation_and_no_engine(module: str) -> None:
     names = set(OPS) | {e.name for e in ENTRIES} | {"sm_80", "sm_90", "sm_100", "sm_120"}
-    tree = ast.parse(MODULES[module].read_text())
-    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    texts = {n.value for n in nodes(module) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     # Keys of NumPy and of the instruction set that happen to be operation names.
     assert not (texts & names) - {"max", "min"}, f"{module} names {sorted(texts & names)}"

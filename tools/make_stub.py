@@ -77,7 +77,6 @@ def docstring(op: Op) -> str: ...
 
 class Builders:
     def _add(self, op: Op, arguments: dict[str, Any]) -> Any: ...
-
 {methods}"""
 
 

@@ -35,7 +35,7 @@ _ROUNDING = {data_type.HALF: "to_half", data_type.BFLOAT16: "to_bfloat16"}
 _VIRTUAL = (data_type.FLOAT, data_type.BOOLEAN, *_ROUNDING)
 _RANKS = 6
 _INT32_LIMIT = 2**31 - 2**16  # leaves room for the last block
-# Share of the copy bandwidth (0.54 to 1.02 by expression and shape, 0.7 between them), and microseconds of a
+# Share of the copy bandwidth (0.56 to 1.06 by expression and shape, 0.7 between them), and microseconds of a
 # launch: one H200, bench/results/pointwise_h200.json.
 _EFFICIENCY, _LAUNCH_US = 0.7, 2.0
 

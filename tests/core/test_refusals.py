@@ -144,7 +144,7 @@ def test_a_device_is_known_by_number_or_as_any(rng: Any) -> None:
     base = 1 << 40
     a, b, y = (OnDevice((2, 3, 4), base + 4096 * i) for i in range(3))
     bound = ports.bind(ports.resolve({1: a, 2: b, 3: y}, None), None, 0, {})
-    assert [o.buffer.address for o in bound.operands.values()] == [base, base + 4096, base + 8192]
+    assert [o.address for o in bound.operands.values()] == [base, base + 4096, base + 8192]
     host = ports.resolve({1: a, 2: np.zeros((2, 3, 4), np.float32), 3: y}, None)
     refused(lambda: ports.bind(host, None, 0, {}), "'b'", "device", "cpu", "cuda:0")
     other = ports.resolve({1: a, 2: foreign_capsule(2), 3: y}, None)

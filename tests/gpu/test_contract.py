@@ -48,6 +48,8 @@ def test_runs_on_the_current_stream_of_torch() -> None:
     g, tensors = graph()
     values = data()
     stream = torch.cuda.Stream()
+    values[0].mul_(1)  # torch loads its kernel here, which waits for the device
+    torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(400_000_000)
         values[0].mul_(2)
