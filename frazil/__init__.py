@@ -6,6 +6,7 @@ The public names. `import frazil as cudnn` serves graph code written for cudnn-f
 from __future__ import annotations
 
 from .api import Graph
+from .context import ensure_current_context
 from .driver import DeviceInfo, device_info
 from .dtypes import data_type
 from .engine import Claim, Config, Decline, Tier
@@ -27,8 +28,9 @@ from .enums import (
     tensor_reordering,
 )
 from .errors import CudaError, FrazilError, GraphError, NotSupported, StateError
-from .graph import GraphContext, Node
+from .graph import GraphContext
 from .handle import Handle, create_handle, destroy_handle, get_stream, set_stream
+from .node import Node
 from .plan import Candidate, Planning
 from .program import Program
 from .spec import Problem
@@ -74,6 +76,7 @@ __all__ = [
     "destroy_handle",
     "device_info",
     "diagonal_alignment",
+    "ensure_current_context",
     "get_stream",
     "handle",
     "heur_mode",

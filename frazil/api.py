@@ -45,8 +45,10 @@ class Graph(PlannedGraph):
         Plan for this many multiprocessors instead of all.
     sm_version
         Plan for this architecture (90 for sm_90) instead of the handle's.
-    kernel_cache, device_property, cuda_graph_retention, is_cuda_graph_replay_expected
-        Accepted for compatibility; no engine of this version depends on them.
+    kernel_cache, cuda_graph_retention, is_cuda_graph_replay_expected
+        Accepted for compatibility; what they ask for is so without them.
+    device_property
+        Refused: `target` names a device that is not here.
     is_dynamic_shape_enabled, is_override_shape_enabled
         Extents may be smaller at execute than declared: taken from the bound buffers, or given as overrides.
     target
@@ -71,6 +73,10 @@ class Graph(PlannedGraph):
         is_cuda_graph_replay_expected: bool = False,
         target: Target | str | None = None,
     ) -> None:
+        if device_property is not None:
+            raise GraphError(
+                "device_property", got=repr(device_property), expected="None; target= names a device"
+            )
         io = from_any(io_data_type)
         context = GraphContext(
             name, io, from_any(intermediate_data_type) or io, from_any(compute_data_type) or io
@@ -291,15 +297,22 @@ class Graph(PlannedGraph):
         if here is None:
             here = Target.current()
         target = here if here.arch == stored.arch else Target.named(stored.arch)
-        self._dynamic, self._handle = serialize.graph_from_json(self, stored.graph), handle
-        self._wanted = target.limited(stored.sm_count)
-        if stored.program is not None and stored.program.tensors != self.problem.tensors:
+        # Everything is checked on a graph of its own, so that a file that is refused leaves this one empty.
+        read = Graph(handle=handle, target=target.limited(stored.sm_count))
+        read._dynamic = serialize.graph_from_json(read, stored.graph)
+        if stored.program is not None and stored.program.tensors != read.problem.tensors:
             raise GraphError("plan file: tensors of the program", expected="those of its graph")
-        self.create_execution_plan(stored.id, stored.knobs)
+        read.create_execution_plan(stored.id, stored.knobs)
+        if read.plans[0].name != stored.engine:
+            raise GraphError("plan file: engine", got=stored.engine, expected=read.plans[0].name)
         if stored.program is not None:
-            self._built[0] = self._load(stored.program)
+            read._built[0] = read._load(stored.program)
         else:
-            self._executable(0)
+            read._executable(0)
+        self.take_over(read)
+        self._dynamic, self._handle, self._wanted = read._dynamic, handle, read._wanted
+        self._problem, self._planning, self._selection = read._problem, read._planning, read._selection
+        self._built = read._built
 
     def inspect(self) -> dict[str, Any]:
         """The graph as plain data: context, tensors, nodes."""

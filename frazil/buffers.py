@@ -8,6 +8,7 @@ everything else by the protocols.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from .dtypes import data_type, from_any, itemsize, numpy_dtype
 from .errors import GraphError
-from .geometry import row_major
+from .geometry import is_nested, row_major, span
 
 Device = int | str  # "cpu", an ordinal, or the name of another kind
 
@@ -57,9 +58,15 @@ class Buffer:
         """Whether the elements lie without gaps in row-major order; axes of extent 1 do not count."""
         if self.dim is None or self.stride is None:
             return False
-        expected = row_major(self.dim)
-        pairs = zip(self.dim, self.stride, expected, strict=True)
+        pairs = zip(self.dim, self.stride, row_major(self.dim), strict=True)
         return 0 in self.dim or all(d == 1 or s == e for d, s, e in pairs)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements fill their memory without gaps, in whatever order of axes."""
+        if self.dim is None or self.stride is None:
+            return False
+        return math.prod(self.dim) == span(self.dim, self.stride) and is_nested(self.dim, self.stride)
 
 
 def read(value: Any) -> Buffer:

@@ -1758,12 +1758,10 @@ class Builders:
         *,
         out_dims: Sequence[Any] | None = None,
     ) -> Tensor:
-        """Give the elements other extents.
+        """Give the elements other extents; their row-major order stays.
 
-        LOGICAL keeps their row-major order, whatever the strides. VIEW_ONLY reads the input's memory
-        through the output's extents and strides: with declared strides any that address the same
-        elements (a transposition, for instance), else those that keep the row-major order, refused
-        where there are none.
+        VIEW_ONLY is refused where the input's strides do not allow that without moving elements, or
+        where the output's declared strides are not those of the view; LOGICAL takes any strides.
 
         Parameters
         ----------
@@ -1779,7 +1777,7 @@ class Builders:
         Returns
         -------
         OUT_0 : Tensor
-            Extents by set_dim (and set_stride) or out_dims.
+            Extents by set_dim (and set_stride) or out_dims; one of them may be -1.
 
         Raises
         ------
@@ -1872,7 +1870,7 @@ class Builders:
         axis : int
             Axis along which to join; negative ones count from the last.
         in_place_index : int | None
-            The input whose buffer is part of the output's.
+            The input that may share memory with the output.
         compute_data_type : Any
             Type of the arithmetic; the graph's where left out.
         name : str
@@ -2294,7 +2292,7 @@ class Builders:
         use_alibi_mask : bool
             Add slope * (key - row), with the usual slope of each head.
         use_padding_mask : bool
-            Rows and keys behind the given lengths take no part.
+            Lengths are given; what lies behind them takes no part.
         seq_len_q : Any
             Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64; held within 0 and Sq.
         seq_len_kv : Any
@@ -2440,7 +2438,7 @@ class Builders:
         use_alibi_mask : bool
             Add slope * (key - row), with the usual slope of each head.
         use_padding_mask : bool
-            Rows and keys behind the given lengths take no part.
+            Lengths are given; what lies behind them takes no part.
         seq_len_q : Any
             Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64; held within 0 and Sq.
         seq_len_kv : Any

@@ -27,7 +27,7 @@ def resident(graph: Graph, pack: Mapping[Any, np.ndarray]) -> Iterator[Bound]:
     if graph.target.is_cpu:
         yield pack, graph.empty_workspace(), lambda: None
         return
-    with context.current(0, driver.current_device()):
+    with context.current(0, context.thread_device()):
         tensors = {key: key if isinstance(key, Tensor) else graph.find_tensor(key) for key in pack}
         moved = {k: t for k, t in tensors.items() if not t.is_pass_by_value}
         sizes = {k: nbytes(t.data_type, _elements(t, pack[k])) for k, t in moved.items()}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import driver, serialize
+from . import context, driver, serialize
 from .api import Graph
 from .cli_text import Mistake
 from .errors import FrazilError
@@ -93,6 +93,6 @@ def here(make: Callable[[Target], Graph]) -> tuple[Graph, str]:
     graph = make(target)
     if graph.explain().candidates:
         return graph, ""
-    name = driver.device_info(driver.current_device()).device_name
+    name = driver.device_info(context.thread_device()).device_name
     line = f"{name} ({target.arch}): no GPU engine serves this graph, so it is planned for the CPU engine"
     return make(Target.named("cpu")), line

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .buffers import Device, device_name, host_view
+from .buffers import Device, host_view
 from .dtypes import cast, data_type, math_type, numpy_dtype
 from .errors import GraphError, StateError
 from .geometry import row_major
@@ -29,12 +29,9 @@ _HOST_INSTRUCTIONS = (HostCall, Fill, Copy, Upload)
 
 
 class Executable:
-    """A program ready to run on a device."""
+    """A program ready to run on a device: what the executors of all devices have in common."""
 
     def __init__(self, program: Program, problem: Problem, device: Device) -> None:
-        foreign = [type(i).__name__ for i in program.instructions if not isinstance(i, _HOST_INSTRUCTIONS)]
-        if device == "cpu" and foreign:
-            raise StateError(f"a CPU target runs host instructions alone: the program has {foreign}")
         self.program, self.device = program, device
         self._ports = Ports(program, problem.inputs, problem.outputs)
 
@@ -51,23 +48,37 @@ class Executable:
         overrides: tuple[Any, Any, Any] = (None, None, None),
         stream: int | None = None,
     ) -> None:
-        """Run the program; it is done when this returns, whatever the stream.
+        """Run the program on `stream`, or where it is None on the current stream of the operands' owner.
 
         Raises
         ------
         GraphError
-            An operand, override or the workspace does not fit; nothing has been written then.
+            An operand, override or the workspace does not fit; nothing has been written or launched then.
+        CudaError
+            A driver call failed.
         """
-        if self.device != "cpu":
-            raise StateError(
-                f"this version executes plans on the CPU alone: the plan is for {device_name(self.device)}"
-            )
         found = self._ports.resolve(pack, uids)
         changed = overrides_by_port(self._ports, *overrides)
-        bindings = self._ports.bind(found, workspace, self.device, changed)
+        self._run(found, self._ports.bind(found, workspace, self.device, changed), stream)
+
+    def _run(self, found: Mapping[int, Any], bindings: Bindings, stream: int | None) -> None:
+        """Run the instructions on what was bound; `found` holds the caller's own objects by port."""
+        raise NotImplementedError
+
+
+class CpuExecutable(Executable):
+    """A program ready to run on the host; it is done when `execute` returns, whatever the stream."""
+
+    def __init__(self, program: Program, problem: Problem) -> None:
+        foreign = [type(i).__name__ for i in program.instructions if not isinstance(i, _HOST_INSTRUCTIONS)]
+        if foreign:
+            raise StateError(f"a CPU target runs host instructions alone: the program has {foreign}")
+        super().__init__(program, problem, "cpu")
+
+    def _run(self, found: Mapping[int, Any], bindings: Bindings, stream: int | None) -> None:
         specs = self._effective(bindings)
         for instruction in self.program.instructions:
-            _run(instruction, specs, bindings)
+            _perform(instruction, specs, bindings)
 
     def _effective(self, bindings: Bindings) -> Specs:
         """The program's tensors with the geometry in force; what depends on a changed extent is derived
@@ -112,27 +123,20 @@ def _derive(instruction: HostCall, declared: Specs, specs: list[TensorSpec]) -> 
         call.op.check(call)
 
 
-def _run(instruction: Any, specs: Specs, bindings: Bindings) -> None:
+def _perform(instruction: Any, specs: Specs, bindings: Bindings) -> None:
     if isinstance(instruction, HostCall):
         _host_call(instruction, specs, bindings)
         return
-    dst = _address(instruction.dst, bindings)
+    dst = bindings.address(instruction.dst)
     if isinstance(instruction, Upload):
         ctypes.memmove(dst, instruction.data, len(instruction.data))
         return
     nbytes = evaluate(instruction.nbytes, {i: (s.dim, s.stride) for i, s in enumerate(specs)})
     if isinstance(instruction, Copy):
-        ctypes.memmove(dst, _address(instruction.src, bindings), nbytes)
+        ctypes.memmove(dst, bindings.address(instruction.src), nbytes)
         return
     pattern = instruction.pattern
     ctypes.memmove(dst, (pattern * -(-nbytes // len(pattern)))[:nbytes], nbytes)
-
-
-def _address(address: Address, bindings: Bindings) -> int:
-    if isinstance(address, Slot):
-        return bindings.operands[address.port].address + address.byte_offset
-    assert bindings.workspace is not None
-    return bindings.workspace.address + address.offset
 
 
 def _host_call(instruction: HostCall, specs: Specs, bindings: Bindings) -> None:
@@ -199,7 +203,7 @@ def _read(port: Port, value: Any, views: Mapping[int, np.ndarray], specs: Specs,
         array = np.full(spec.dim, spec.value, numpy_dtype(spec.data_type))
     else:
         array = views[value]
-    return array if port.index else array.astype(math)
+    return array if port.index or port.moved else array.astype(math)
 
 
 def _packed(instruction: HostCall, specs: Specs) -> list[tuple[str, int, int]]:

@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .builders import Builders
 from .dtypes import data_type, from_any
 from .enums import scalar_type, tensor_reordering
 from .errors import GraphError, StateError
-from .expression import Expression, Step
+from .expression import Expression
 from .geometry import row_major
-from .op import REQUIRED, Attrs, Bound, Call, Inferred, Op
+from .node import Node, as_step, bind, convert, declare
+from .op import Inferred, Op
 from .tensor import Tensor, TensorTable
 
 # For methods with a parameter called `scalar_type`.
@@ -31,41 +34,6 @@ class GraphContext:
     io_data_type: data_type
     intermediate_data_type: data_type
     compute_data_type: data_type
-
-
-class Node:
-    """One operation of a graph: its record, attributes, and the tensors on its ports."""
-
-    def __init__(
-        self,
-        op: Op,
-        name: str,
-        attrs: Attrs,
-        inputs: Mapping[str, Any],
-        outputs: Mapping[str, Tensor],
-        compute: data_type,
-    ) -> None:
-        self.op, self.name, self.attrs = op, name, attrs
-        # In the record's order, so that a graph numbers its tensors the same way after it was stored.
-        self.inputs = {p.name: inputs[p.name] for p in op.inputs}
-        self.outputs = {p.name: outputs[p.name] for p in op.outputs if p.name in outputs}
-        self.compute_data_type = compute
-
-    @property
-    def call(self) -> Call:
-        """The node as inference, checks and costs see it."""
-        return Call(self.op, self.name, self.attrs, self.inputs, self.outputs, self.compute_data_type)
-
-    def read(self) -> list[Tensor]:
-        """Tensors that the node reads, ragged offsets of its inputs and outputs included."""
-        found = [
-            t for v in self.inputs.values() for t in (v if isinstance(v, tuple) else (v,)) if t is not None
-        ]
-        offsets = [t.ragged_offset for t in (*found, *self.outputs.values()) if t.ragged_offset is not None]
-        return [*found, *offsets]
-
-    def __repr__(self) -> str:
-        return f"Node({self.name!r}, {self.op.name})"
 
 
 class GraphIR(Builders):
@@ -125,6 +93,7 @@ class GraphIR(Builders):
             The graph is planned already.
         """
         made = Tensor(self._table, name=name, uid=uid, is_virtual=is_virtual)
+        complete = False
         try:
             made.set_dim(dim).set_stride(row_major(made.dim) if stride is None else stride)
             made.set_data_type(data_type).set_is_pass_by_value(is_pass_by_value)
@@ -133,18 +102,20 @@ class GraphIR(Builders):
                 alignment_value
             )
             made.validate()
-        except Exception:
-            self._table.remove(made)
-            raise
+            complete = True
+        finally:
+            if not complete:
+                self._table.remove(made)
         return made
 
     def tensor_scalar(self, value: float, scalar_type: scalar_type, name: str = "") -> Tensor:
         """A scalar: part of the graph (COMPILE_TIME_CONST), or given at execute (RUNTIME_PARAM) with this as
         its type.
 
-        A Python float makes a FLOAT scalar, an int an INT32 or, where it does not fit, an INT64 one.
+        A float makes a FLOAT scalar, an int an INT32 or, where it does not fit, an INT64 one.
         """
         constant = scalar_kind(scalar_type) is scalar_kind.COMPILE_TIME_CONST
+        value = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise GraphError("value of a scalar", tensor=name, got=repr(value), expected="an int or a float")
         if isinstance(value, float):
@@ -257,7 +228,7 @@ class GraphIR(Builders):
             raise GraphError(
                 f"attributes of {op.name}", node=name, got=[*attrs], expected=[a.name for a in op.attrs]
             )
-        converted = _convert(op, name, attrs)
+        converted = convert(op, name, attrs)
         ports = {p.name for p in op.inputs}
         present = {p.name for p in op.present(converted, {p: inputs.get(p) for p in ports})}
         most = present | {p.name for p in op.outputs if p.keyword}
@@ -267,7 +238,7 @@ class GraphIR(Builders):
         checked = {p.name: self._input(op, name, p, inputs[p.name]) for p in op.inputs}
         given = self._given(name, outputs)
         for tensor in given.values():
-            tensor.producer = name
+            tensor.made_by(name)
         self._nodes.append(Node(op, name, converted, checked, given, compute))
         self._table.version += 1
 
@@ -330,7 +301,8 @@ class GraphIR(Builders):
     def _complete_output(self, node: Node, port: str, found: Inferred) -> None:
         tensor = node.outputs[port]
         dim, _, dtype = tensor.declared
-        if dim and dim != found.dim:
+        same = len(dim) == len(found.dim) and all(d in (-1, f) for d, f in zip(dim, found.dim, strict=True))
+        if dim and not same:
             raise node.call.refuse("declared extents", port, got=dim, expected=found.dim)
         default = self._context.intermediate_data_type if tensor.is_virtual else self._context.io_data_type
         inferred = found.data_type or data_type.NOT_SET
@@ -349,19 +321,19 @@ class GraphIR(Builders):
         self._table.guard(f"adding a node ({op.name})")
         name = str(arguments["name"] or self._auto_name(op.name))
         compute = from_any(arguments["compute_data_type"]) or self._context.compute_data_type
-        bound = (op.bind or _bind)(op, {**arguments, "name": name}, self)
-        attrs = _convert(op, name, bound.attrs)
+        bound = (op.bind or bind)(op, {**arguments, "name": name}, self)
+        attrs = convert(op, name, bound.attrs)
         inputs = {p.name: self._input(op, name, p, bound.inputs.get(p.name)) for p in op.inputs}
         given = self._given(name, bound.outputs)
         present = op.present(attrs, inputs)
         outputs = {p.name: Tensor(self._table, name=f"{name}::{p.name}", is_virtual=True) for p in present}
         outputs.update(given)
         for tensor in outputs.values():
-            tensor.producer = name
+            tensor.made_by(name)
         node = Node(op, name, attrs, inputs, outputs, compute or data_type.FLOAT)
         (self._nodes if self._recording is None else self._recording).append(node)
         self._table.version += 1
-        _declare(node, arguments.get("out_dims"))
+        declare(node, arguments.get("out_dims"))
         returned = [outputs.get(p.name) for p in op.returned()]
         return returned[0] if len(returned) == 1 else returned
 
@@ -405,7 +377,7 @@ class GraphIR(Builders):
         return Expression(
             len(leading),
             len(captured),
-            tuple(_step(n, number) for n in steps),
+            tuple(as_step(n, number) for n in steps),
             tuple(number[r] for r in results),
         ), captured
 
@@ -451,48 +423,3 @@ class GraphIR(Builders):
     def _adopt(self, value: Any, node: str, port: str) -> Tensor:
         """What to do with an input that is no tensor of a graph."""
         raise TypeError(f"node '{node}': port '{port}': a Tensor is needed, got {type(value).__name__}")
-
-
-def _bind(op: Op, arguments: Mapping[str, Any], graph: Any) -> Bound:
-    """Canonical form of a builder call whose public spelling is the canonical one."""
-    return Bound(
-        {p.name: arguments[p.name] for p in op.inputs},
-        {a.name: arguments[a.name] for a in op.attrs},
-        {p.name: arguments[p.name] for p in op.outputs if p.keyword},
-    )
-
-
-def _convert(op: Op, node: str, values: Mapping[str, Any]) -> Attrs:
-    converted = {}
-    for attr in op.attrs:
-        value = values.get(attr.name, attr.default)
-        if value is REQUIRED or (value is None and attr.default is REQUIRED):
-            raise GraphError(
-                f"attribute '{attr.name}' of {op.name} is missing", node=node, expected=attr.kind.annotation
-            )
-        try:
-            converted[attr.name] = attr.kind.convert(value)
-        except (TypeError, ValueError) as error:
-            raise GraphError(
-                f"attribute '{attr.name}' of {op.name} ({error})",
-                node=node,
-                got=repr(value),
-                expected=attr.kind.annotation,
-            ) from None
-    return Attrs(converted)
-
-
-def _declare(node: Node, out_dims: Sequence[Any] | None) -> None:
-    """Apply `out_dims`: extents of the first output, or a sequence of extents for the outputs in order."""
-    if out_dims is None:
-        return
-    several = bool(out_dims) and not hasattr(type(out_dims[0]), "__index__")
-    for tensor, dim in zip(node.outputs.values(), out_dims if several else [out_dims], strict=False):
-        if dim is not None:
-            tensor.set_dim(dim)
-
-
-def _step(node: Node, number: Mapping[Tensor, int]) -> Step:
-    args = tuple(number[node.inputs[p.name]] for p in node.op.inputs if node.inputs[p.name] is not None)
-    (output,) = node.outputs.values()
-    return Step(node.op.name, node.attrs, args, node.compute_data_type, output.declared[2])

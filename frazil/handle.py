@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from . import driver
+from . import context, driver
 from .errors import StateError
 from .target import Target
 
@@ -81,7 +81,7 @@ def create_handle(device: int | Literal["cpu"] | None = None) -> Handle:
         There is no such device.
     """
     if device is None:
-        device = driver.current_device() if driver.device_count() else "cpu"
+        device = context.thread_device() if driver.device_count() else "cpu"
     return Handle(device)
 
 

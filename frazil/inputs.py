@@ -20,7 +20,7 @@ from .dtypes import INTEGRAL, data_type, itemsize, nbytes, numpy_dtype
 from .errors import GraphError
 from .geometry import is_nested
 from .placement import Override, Place, check_maxima, geometry, same_place
-from .program import Program
+from .program import Program, Slot, Workspace
 from .spec import TensorSpec
 
 # A step bound for the exact overlap test: interleaved views (Q, K and V of one buffer) resolve far below it.
@@ -66,6 +66,13 @@ class Bindings:
     operands: dict[int, Operand]
     scalars: dict[int, int | float]
     workspace: Buffer | None
+
+    def address(self, where: Slot | Workspace) -> int:
+        """Where an argument of an instruction points."""
+        if isinstance(where, Slot):
+            return self.operands[where.port].address + where.byte_offset
+        # Without workspace a program's regions are empty, and an empty region may lie anywhere.
+        return (self.workspace.address if self.workspace is not None else 0) + where.offset
 
 
 class Ports:

@@ -12,14 +12,15 @@ import ctypes
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from . import context, driver
 from .dtypes import data_type
 from .errors import StateError
-from .inputs import Bindings, Ports, overrides_by_port
+from .execute import Executable
+from .inputs import Bindings
 from .program import (
     Argument,
     Const,
@@ -43,7 +44,7 @@ _FORMATS = {
     data_type.INT32: "<i",
     data_type.INT64: "<q",
 }
-_CELL = 8  # bytes of a parameter's cell; larger ones (tensor maps) are not launched yet
+_CELL = 8  # bytes of a parameter's cell
 
 
 class _Frame:
@@ -87,7 +88,7 @@ class _Loaded:
     frames: list[_Frame]
 
 
-class CudaExecutable:
+class CudaExecutable(Executable):
     """A program ready to run on CUDA devices."""
 
     def __init__(self, program: Program, problem: Problem, device: int) -> None:
@@ -98,18 +99,13 @@ class CudaExecutable:
             )
             if not known:
                 raise StateError(f"instruction that no CUDA executor runs: {type(instruction).__name__}")
-        self.program, self.device = program, device
-        self._ports = Ports(program, problem.inputs, problem.outputs)
+        super().__init__(program, problem, device)
+        self._ordinal = device
         self._kernels: dict[int, list[_Loaded]] = {}
         self._lock = threading.Lock()
         # A plan may be built where its device is not: it is loaded where it first runs.
         if driver.device_count() > device:
             self.load(device)
-
-    @property
-    def workspace(self) -> int:
-        """Bytes of workspace that `execute` needs."""
-        return self.program.workspace
 
     def load(self, device: int) -> list[_Loaded]:
         """Load the program's kernels on a device; once per device, whatever the threads."""
@@ -121,30 +117,11 @@ class CudaExecutable:
                     found = self._kernels[device] = [_load(k, device) for k in kernels]
         return found
 
-    def execute(
-        self,
-        pack: Any,
-        workspace: Any = None,
-        uids: Sequence[int] | None = None,
-        overrides: tuple[Any, Any, Any] = (None, None, None),
-        stream: int | None = None,
-    ) -> None:
-        """Launch the program on `stream`, or where it is None on the current stream of the operands' owner.
-
-        Raises
-        ------
-        GraphError
-            An operand, override or the workspace does not fit; nothing has been launched then.
-        CudaError
-            A launch failed.
-        """
-        found = self._ports.resolve(pack, uids)
-        changed = overrides_by_port(self._ports, *overrides)
-        bindings = self._ports.bind(found, workspace, self.device, changed)
+    def _run(self, found: Mapping[int, Any], bindings: Bindings, stream: int | None) -> None:
         if stream is None:
-            stream = _current_stream(found.values(), self.device)
-        loaded = iter(self._kernels.get(self.device) or self.load(self.device))
-        held = context.ensure_current_context(stream, self.device)
+            stream = _current_stream(found.values(), self._ordinal)
+        loaded = iter(self._kernels.get(self._ordinal) or self.load(self._ordinal))
+        held = context.ensure_current_context(stream, self._ordinal)
         try:
             for instruction in self.program.instructions:
                 if isinstance(instruction, Kernel):
@@ -220,7 +197,7 @@ def _launch(loaded: _Loaded, bindings: Bindings, stream: int) -> None:
 
 def _patch(block: Any, offset: int, argument: Argument, bindings: Bindings, geometry: Any) -> None:
     if isinstance(argument, (Slot, Workspace)):
-        struct.pack_into("<Q", block, offset, _address(argument, bindings))
+        struct.pack_into("<Q", block, offset, bindings.address(argument))
     elif isinstance(argument, HostScalar):
         value = bindings.scalars[argument.port]
         struct.pack_into(_FORMATS[argument.data_type], block, offset, value)
@@ -234,22 +211,15 @@ def _move(instruction: Any, bindings: Bindings, stream: int) -> None:
     nbytes = evaluate(instruction.nbytes, geometry)
     if nbytes == 0:
         return
-    dst = _address(instruction.dst, bindings)
+    dst = bindings.address(instruction.dst)
     if isinstance(instruction, Copy):
         driver.call(
-            "cuMemcpyDtoDAsync", dst, _address(instruction.src, bindings), nbytes, stream, doing="copying"
+            "cuMemcpyDtoDAsync", dst, bindings.address(instruction.src), nbytes, stream, doing="copying"
         )
         return
     width = len(instruction.pattern)
     value = int.from_bytes(instruction.pattern, "little")
     driver.call(f"cuMemsetD{8 * width}Async", dst, value, nbytes // width, stream, doing="filling")
-
-
-def _address(address: Slot | Workspace, bindings: Bindings) -> int:
-    if isinstance(address, Slot):
-        return bindings.operands[address.port].address + address.byte_offset
-    assert bindings.workspace is not None
-    return bindings.workspace.address + address.offset
 
 
 def _current_stream(values: Any, device: int) -> int:

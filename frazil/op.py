@@ -59,6 +59,8 @@ class Port:
         An output that exists only where this predicate of the attributes holds.
     needs
         An output that exists only where the input of this name does.
+    moved
+        Its elements are moved, not computed with: a reference receives them in the tensor's own type.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Port:
     keyword: bool = False
     when: Callable[[Attrs], bool] | None = None
     needs: str | None = None
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

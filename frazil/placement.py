@@ -58,10 +58,10 @@ def geometry(
         return buffer.dim, buffer.stride, held
     dim, stride = override or (spec.dim, spec.stride)
     needed = span(dim, stride)
-    if not buffer.is_contiguous and override is None:
+    if not buffer.is_dense and override is None:
         got = f"{buffer.dim} with strides {buffer.stride}"
         raise GraphError(
-            "shape of the bound buffer", got=got, expected=f"{dim}, or contiguous memory", **where
+            "shape of the bound buffer", got=got, expected=f"{dim}, or memory without gaps", **where
         )
     if held < needed:
         got = f"{held} elements (shape {buffer.dim})"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import catalog, driver, plan
+from . import catalog, context, driver, plan
 from .enums import (
     behavior_note,
     build_plan_policy,
@@ -19,7 +19,7 @@ from .enums import (
     numerical_note,
 )
 from .errors import NotSupported, StateError
-from .execute import Executable
+from .execute import CpuExecutable, Executable
 from .graph import GraphContext, GraphIR
 from .handle import Handle
 from .launch import CudaExecutable
@@ -41,7 +41,7 @@ class PlannedGraph(GraphIR):
         self._problem: Problem | None = None
         self._planning: Planning | None = None
         self._selection = Selection()
-        self._built: dict[int, Executable | CudaExecutable] = {}
+        self._built: dict[int, Executable] = {}
         self._lock = threading.RLock()
 
     @property
@@ -233,7 +233,7 @@ class PlannedGraph(GraphIR):
     def _plan(self) -> Planning:
         return plan.plan(self.problem, self.target, catalog.ENTRIES)
 
-    def _executable(self, index: int) -> Executable | CudaExecutable:
+    def _executable(self, index: int) -> Executable:
         """The built plan, built by exactly one thread."""
         built = self._built.get(index)
         if built is None:
@@ -244,13 +244,13 @@ class PlannedGraph(GraphIR):
                     built = self._built[index] = self._load(program)
         return built
 
-    def _load(self, program: Program) -> Executable | CudaExecutable:
+    def _load(self, program: Program) -> Executable:
         """A program on the graph's device: the CPU, the handle's, or the thread's current one."""
         if self.target.is_cpu:
-            return Executable(program, self.problem, "cpu")
+            return CpuExecutable(program, self.problem)
         if self._handle is not None and self._handle.ordinal != "cpu":
             return CudaExecutable(program, self.problem, self._handle.ordinal)
-        return CudaExecutable(program, self.problem, driver.current_device() if driver.device_count() else 0)
+        return CudaExecutable(program, self.problem, context.thread_device() if driver.device_count() else 0)
 
 
 def _not_supported(planning: Planning) -> NotSupported:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from . import driver
+from . import context, driver
 from .errors import GraphError
 
 
@@ -91,7 +91,7 @@ class Target:
         """
         if driver.device_count() == 0:
             return _KNOWN["cpu"]
-        facts = driver.device_info(driver.current_device() if ordinal is None else ordinal)
+        facts = driver.device_info(context.thread_device() if ordinal is None else ordinal)
         arch = "sm_{}{}".format(*facts.compute_capability)
         base = _KNOWN.get(arch, replace(_KNOWN["sm_90"], arch=arch))
         return replace(

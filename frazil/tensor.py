@@ -107,7 +107,7 @@ class Tensor:
         self._ragged_offset_multiplier = 1
         self._reordering = tensor_reordering.NONE
         self._alignment_value = 1
-        self.producer: str | None = None
+        self._producer: str | None = None
         table.add(self, uid)
 
     # Identity.
@@ -134,8 +134,11 @@ class Tensor:
 
     @property
     def dim(self) -> tuple[int, ...]:
-        """Extents."""
-        return self._dim or self._inferred[0]
+        """Extents; a declared -1, which leaves an extent of an output to inference, until that has found
+        it.
+        """
+        open_extent = -1 in self._dim and bool(self._inferred[0])
+        return self._inferred[0] if open_extent or not self._dim else self._dim
 
     @dim.setter
     def dim(self, value: Sequence[int]) -> None:
@@ -167,6 +170,15 @@ class Tensor:
     def infer(self, dim: tuple[int, ...], stride: tuple[int, ...], dtype: DataType) -> None:
         """Record what inference found; declared values stay in force."""
         self._inferred = (dim, stride, dtype)
+
+    @property
+    def producer(self) -> str | None:
+        """Name of the node that writes the tensor; None for an input."""
+        return self._producer
+
+    def made_by(self, node: str) -> None:
+        """Record the node that writes the tensor; for the graph that adds it."""
+        self._producer = node
 
     # Flags.
 

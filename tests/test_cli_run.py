@@ -285,7 +285,8 @@ def test_indices_of_unknown_meaning_are_asked_for(graph_file: Path, monkeypatch:
     graph = cli_plan.restored(graph_file.read_text(), "cpu")
     op = graph.nodes[1].op
     ports = (op.inputs[0], dataclasses.replace(op.inputs[1], index=True))
-    monkeypatch.setattr(graph.nodes[1], "op", dataclasses.replace(op, inputs=ports))
+    call = dataclasses.replace(graph.nodes[1].call, op=dataclasses.replace(op, inputs=ports))
+    monkeypatch.setattr(graph.nodes[1], "_call", call)
     with pytest.raises(
         click.ClickException, match=r"give them with --inputs FILE.npz: 'b' \(uid \d+\) FLOAT"
     ):

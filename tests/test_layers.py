@@ -21,7 +21,7 @@ PACKAGE = ROOT / "frazil"
 LAYERS = (
     {"errors", "env", "dtypes", "enums", "geometry", "version"},
     {"target", "driver", "context", "handle", "buffers", "artifact", "compile", "cache", "libcudnn"},
-    {"op", "expression", "tensor", "builders", "graph", "spec", "ops"},
+    {"op", "expression", "tensor", "builders", "graph", "node", "spec", "ops"},
     {"engine", "program", "catalog", "match", "plan", "selection"},
     {"execute", "launch", "inputs", "placement", "serialize", "tune"},
     {"engines"},

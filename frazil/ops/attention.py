@@ -69,7 +69,7 @@ SCORE_PORTS = (
 SCORE_ATTRS = (
     Attr("attn_scale", 1.0, FLOAT, "Factor of Q K^T; 1 where left out, not 1 / sqrt(D)."),
     Attr("use_alibi_mask", False, BOOL, "Add slope * (key - row), with the usual slope of each head."),
-    Attr("use_padding_mask", False, BOOL, "Rows and keys behind the given lengths take no part."),
+    Attr("use_padding_mask", False, BOOL, "Lengths are given; what lies behind them takes no part."),
     Attr(
         "alignment",
         diagonal_alignment.TOP_LEFT,

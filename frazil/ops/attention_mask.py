@@ -32,8 +32,8 @@ class Band:
 
     @property
     def is_causal(self) -> bool:
-        """Whether keys behind the diagonal are cut off."""
-        return self.right is not None
+        """Whether the diagonal is the last key that a row sees."""
+        return self.right == 0
 
     def visible(self, xp: ModuleType, s_q: int, s_kv: int, len_q: Any, len_kv: Any) -> Any:
         """Keys within the band and both lengths, as bool (B, 1, Sq, Skv).

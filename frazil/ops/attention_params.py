@@ -15,7 +15,7 @@ from ..enums import attention_implementation, diagonal_alignment
 from ..errors import GraphError
 from ..op import BOOL, Param
 
-NODE = "(B, Hq, Sq, Skv)"
+SCORES = "(B, Hq, Sq, Skv)"
 
 MASKS = (
     Param("use_causal_mask", False, "bool", "Top-left alignment and right bound 0."),
@@ -55,7 +55,7 @@ SCORE_MOD = Param(
     "score_mod",
     None,
     "Callable[..., Any] | None",
-    f"(graph, score) -> score: elementwise operations on the scaled scores {NODE}, before bias and masks.",
+    f"(graph, score) -> score: elementwise operations on the scaled scores {SCORES}, before bias and masks.",
 )
 SCORE_MOD_BPROP = Param(
     "score_mod_bprop",

@@ -1,9 +1,10 @@
 """Layer norm and RMS norm, forward and backward. Owns their records.
 
-Normalised are the axes on which scale (or bias) has an extent above 1, which must be that of the input;
-without either, and where the declared statistics do not say otherwise, every axis but the first. In backward
-the statistics say it: the axes on which they have extent 1. The variance is the biased one, and the saved
-value is 1 / sqrt(var + epsilon).
+Normalised are the axes on which scale (or bias) has the input's extent; without either, those on which the
+declared statistics have extent 1, else every axis but the first. In backward the statistics say it. An axis
+on which the input itself has extent 1 makes no difference to what is computed, so it may count either way.
+Where only such axes remain, the last is the normalised one; where there is none, nothing would be normalised,
+and the call is refused. The variance is the biased one, and the saved value is 1 / sqrt(var + epsilon).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from ..dtypes import data_type
+from ..dtypes import FLOATING, data_type
 from ..enums import norm_forward_phase
 from ..op import (
     BOOL,
@@ -32,6 +33,9 @@ from ..op import (
 )
 
 Axes = tuple[int, ...]
+
+_STATISTICS = ("mean", "inv_var", "inv_variance")
+_STATISTIC_TYPES = (data_type.FLOAT, data_type.DOUBLE)
 
 
 def _is_training(attrs: Attrs) -> bool:
@@ -54,19 +58,43 @@ def _parameter_dim(dim: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
 def _forward_axes(call: Call) -> Axes:
     """Normalised axes of a forward call."""
     dim = call.inputs["input"].dim
-    parameter = call.inputs["scale"] if call.inputs["scale"] is not None else call.inputs["bias"]
-    if parameter is not None:
-        return tuple(a for a, extent in enumerate(parameter.dim) if extent != 1)
-    declared = call.outputs.get("inv_var")
-    if declared is not None and declared.dim and len(declared.dim) == len(dim):
-        return tuple(a for a in range(len(dim)) if declared.dim[a] == 1 and dim[a] != 1)
-    return tuple(range(1, len(dim)))
+    for port in ("scale", "bias"):
+        parameter = call.inputs[port]
+        if parameter is not None:
+            return _or_last(call, port, tuple(a for a, extent in enumerate(parameter.dim) if extent != 1))
+    for port in ("inv_var", "mean"):
+        declared = call.outputs.get(port)
+        if declared is not None and declared.dim and len(declared.dim) == len(dim):
+            return _or_last(call, port, _collapsed(dim, declared.dim))
+    return _or_last(call, "input", tuple(range(1, len(dim))))
 
 
 def _backward_axes(call: Call) -> Axes:
     """Normalised axes of a backward call."""
-    dim, saved = call.inputs["input"].dim, call.inputs["inv_variance"].dim
-    return tuple(a for a in range(len(dim)) if saved[a] == 1 and dim[a] != 1)
+    found = _collapsed(call.inputs["input"].dim, call.inputs["inv_variance"].dim)
+    return _or_last(call, "inv_variance", found)
+
+
+def _collapsed(dim: tuple[int, ...], statistic: tuple[int, ...]) -> Axes:
+    return tuple(a for a in range(len(dim)) if statistic[a] == 1 and dim[a] != 1)
+
+
+def _or_last(call: Call, port: str, axes: Axes) -> Axes:
+    """The axes that the tensor on `port` names, or the last one where it names none and that has extent 1."""
+    dim = call.inputs["input"].dim
+    if axes or dim[-1:] == (1,):
+        return axes or (len(dim) - 1,)
+    tensor = call.inputs.get(port) or call.outputs[port]
+    expected = f"scale, or statistics, that tell which axes of the input {dim} are normalised"
+    raise call.refuse("no axis to normalise", port, got=tensor.dim, expected=expected)
+
+
+def _require_elements(call: Call, axes: Axes) -> None:
+    dim = call.inputs["input"].dim
+    empty = any(dim[a] == 0 for a in axes)
+    call.require(
+        not empty, "normalised axes without elements", "input", got=dim, expected="elements to normalise"
+    )
 
 
 def _check_parameters(call: Call) -> None:
@@ -88,7 +116,22 @@ def _check_parameters(call: Call) -> None:
         )
 
 
-def _check_phase(call: Call) -> None:
+def _check_types(call: Call) -> None:
+    """Refuse operands that are no floating-point numbers, and statistics that are narrower than FLOAT."""
+    for port, tensor in (*call.inputs.items(), *call.outputs.items()):
+        if tensor is None:
+            continue
+        found = tensor.data_type
+        if port in _STATISTICS:
+            expected = " or ".join(t.name for t in _STATISTIC_TYPES)
+            call.require(found in _STATISTIC_TYPES, "data type", port, got=found, expected=expected)
+        elif port in call.inputs:
+            floating = found in FLOATING
+            call.require(floating, "data type", port, got=found, expected="a floating-point type")
+
+
+def _check_forward(call: Call) -> None:
+    _check_types(call)
     phase = call.attrs.norm_forward_phase
     known = phase is not norm_forward_phase.NOT_SET
     call.require(known, "attribute norm_forward_phase", got=phase, expected="INFERENCE or TRAINING")
@@ -97,10 +140,7 @@ def _check_phase(call: Call) -> None:
 def _infer(call: Call) -> Mapping[str, Inferred]:
     _check_parameters(call)
     x, axes = call.inputs["input"], _forward_axes(call)
-    empty = any(x.dim[a] == 0 for a in axes)
-    call.require(
-        not empty, "normalised axes without elements", "input", got=x.dim, expected="elements to normalise"
-    )
+    _require_elements(call, axes)
     statistic = _statistic(call, _reduced(x.dim, axes))
     found = {"Y": Inferred(x.dim, ordered_like(x.dim, x)), "mean": statistic, "inv_var": statistic}
     return {port: found[port] for port in call.outputs}
@@ -120,7 +160,9 @@ def _infer_backward(call: Call) -> Mapping[str, Inferred]:
         )
         same = dim == call.inputs["inv_variance"].dim
         call.require(same, "extents", port, got=dim, expected=call.inputs["inv_variance"].dim)
-    parameter = _parameter_dim(x.dim, _backward_axes(call))
+    axes = _backward_axes(call)
+    _require_elements(call, axes)
+    parameter = _parameter_dim(x.dim, axes)
     scale = call.inputs["scale"]
     if scale is not None:
         expected = f"{parameter}: the axes that inv_variance {call.inputs['inv_variance'].dim} leaves"
@@ -279,7 +321,7 @@ OPS = (
         outputs=(_Y, _MEAN, _INVERSE),
         attrs=(_PHASE,),
         infer=_infer,
-        check=_check_phase,
+        check=_check_forward,
         reference=lambda xp, call, arrays: _normalise(xp, call, arrays, centred=True),
         cost=_cost,
         cases=_forward_cases(bias=True),
@@ -293,6 +335,7 @@ OPS = (
         inputs=(_GRAD, _X, _SCALE, Port("mean", "Saved by the forward."), _SAVED),
         outputs=_GRADIENTS,
         infer=_infer_backward,
+        check=_check_types,
         reference=lambda xp, call, arrays: _gradients(xp, call, arrays, centred=True),
         cost=_cost,
         cases=_backward_cases(centred=True),
@@ -306,7 +349,7 @@ OPS = (
         outputs=(_Y, _INVERSE),
         attrs=(_PHASE,),
         infer=_infer,
-        check=_check_phase,
+        check=_check_forward,
         reference=lambda xp, call, arrays: _normalise(xp, call, arrays, centred=False),
         cost=_cost,
         cases=_forward_cases(bias=False),
@@ -328,6 +371,7 @@ OPS = (
         ),
         attrs=(Attr("has_dbias", False, BOOL, "Whether DBias exists."),),
         infer=_infer_backward,
+        check=_check_types,
         reference=lambda xp, call, arrays: _gradients(xp, call, arrays, centred=False),
         cost=_cost,
         cases=_backward_cases(centred=False),

@@ -58,13 +58,21 @@ def _tanh_argument(x: Any) -> Any:
 
 
 def _gelu_tanh_slope(xp: ModuleType, x: Any) -> Any:
+    # Beyond, tanh is 1 or -1 to the last place, and the square of x would overflow.
+    x = xp.clip(x, -50.0, 50.0)
     t = xp.tanh(_tanh_argument(x))
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _SQRT_2_OVER_PI * (1 + 3 * 0.044715 * x * x)
 
 
 def _swish_slope(xp: ModuleType, x: Any, beta: float) -> Any:
     s = sigmoid(xp, beta * x)
-    return s + beta * x * s * (1 - s)
+    # In this order, a product beta * x that overflows does not meet the 0 of the sigmoid's slope.
+    return s + beta * (x * (s * sigmoid(xp, -beta * x)))
+
+
+def _power(xp: ModuleType, base: Any, exponent: Any) -> Any:
+    # NumPy has no negative power of an integer, and wraps where a positive one does not fit.
+    return xp.power(base * 1.0 if base.dtype.kind in "iu" else base, exponent)
 
 
 def _clips(a: Attrs) -> tuple[float, float, float]:
@@ -160,7 +168,7 @@ _BINARY: dict[str, tuple[tuple[str, str], str, Function]] = {
         "Remainder of input0 / input1, with the sign of input0.",
         lambda xp, at, a, b: xp.fmod(a, b),
     ),
-    "pow": (("input0", "input1"), "input0 to the power of input1.", lambda xp, at, a, b: xp.power(a, b)),
+    "pow": (("input0", "input1"), "input0 to the power of input1.", lambda xp, at, a, b: _power(xp, a, b)),
     "cmp_eq": (("input", "comparison"), "1 where equal, else 0.", lambda xp, at, a, b: _truth(xp, a == b, a)),
     "cmp_neq": (
         ("input", "comparison"),

@@ -1,14 +1,16 @@
 """Operations that move or rename elements and compute nothing: reshape, slice, transpose, concatenate. Owns
 their records.
 
-An output has its input's element type. Inferred strides are compact, in the memory order of the input.
+An output has its input's element type, and its elements are the input's bits. Which element is where follows
+from extents alone, never from strides, so that a buffer with other strides than the declared ones changes
+nothing. Inferred strides are compact, in the memory order of the input; those of a reshape are row-major, or
+for VIEW_ONLY those of the view.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from ..dtypes import data_type
@@ -19,6 +21,7 @@ from ..op import (
     REQUIRED,
     Arg,
     Attr,
+    Bound,
     Call,
     Case,
     Cost,
@@ -33,11 +36,14 @@ from ..op import (
     row_major,
 )
 
-_X = Port("input", "Any extents.")
+_X = Port("input", "Any extents.", moved=True)
 
 
 def _cost(call: Call) -> Cost:
     return io_cost(call, 0.0)
+
+
+_MOVES = "VIEW_ONLY would move elements"
 
 
 def _count(dim: Sequence[int]) -> int:
@@ -48,25 +54,6 @@ def _count(dim: Sequence[int]) -> int:
 
 
 # Reshape.
-
-
-def _memory_axes(dim: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
-    """Axes from the outermost in memory to the innermost."""
-    return tuple(sorted(range(len(dim)), key=lambda a: (-stride[a], dim[a] != 1, a)))
-
-
-def _addresses(dim: Sequence[int], stride: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Extents and strides from the outermost in, with neighbours that form one run merged: equal where two
-    geometries address the same elements."""
-    runs: list[tuple[int, int]] = []
-    for axis in _memory_axes(dim, stride):
-        if dim[axis] == 1:
-            continue
-        if runs and runs[-1][1] == dim[axis] * stride[axis]:
-            runs[-1] = (runs[-1][0] * dim[axis], stride[axis])
-        else:
-            runs.append((dim[axis], stride[axis]))
-    return tuple(runs)
 
 
 def _view_strides(dim: Sequence[int], source: Any) -> tuple[int, ...] | None:
@@ -98,45 +85,47 @@ def _view_strides(dim: Sequence[int], source: Any) -> tuple[int, ...] | None:
     return tuple(strides)
 
 
+def _reshaped_dim(call: Call) -> tuple[int, ...]:
+    """Extents of the result: the declared ones, with the one that is left open filled in."""
+    x, declared = call.inputs["input"], call.outputs["OUT_0"].dim
+    expected = "set_dim() or out_dims"
+    call.require(bool(declared), "extents of the output", "OUT_0", got="none", expected=expected)
+    known, total = _count([d for d in declared if d != -1]), _count(x.dim)
+    expected = f"{total} elements, as {x.dim} has"
+    if -1 not in declared:
+        fits = known == total and min(declared) >= 0
+        call.require(fits, "extents of the output", "OUT_0", got=declared, expected=expected)
+        return tuple(declared)
+    fits = declared.count(-1) == 1 and known > 0 and total % known == 0
+    expected = f"{expected}, with one extent at most left open (-1)"
+    call.require(fits, "extents of the output", "OUT_0", got=declared, expected=expected)
+    return tuple(total // known if d == -1 else d for d in declared)
+
+
 def _infer_reshape(call: Call) -> Mapping[str, Inferred]:
-    x, y = call.inputs["input"], call.outputs["OUT_0"]
-    dim = y.dim
-    call.require(bool(dim), "extents of the output", "OUT_0", got="none", expected="set_dim() or out_dims")
-    same = all(d >= 0 for d in dim) and _count(dim) == _count(x.dim)
-    call.require(
-        same, "extents of the output", "OUT_0", got=dim, expected=f"{_count(x.dim)} elements, as {x.dim} has"
-    )
+    x, dim = call.inputs["input"], _reshaped_dim(call)
     if call.attrs.reshape_mode is reshape_mode.LOGICAL:
         return {"OUT_0": Inferred(dim, None, x.data_type)}
     distinct = 0 in x.dim or all(s > 0 or d == 1 for d, s in zip(x.dim, x.stride, strict=True))
     call.require(distinct, "VIEW_ONLY of a broadcast input", "input", got=x.stride, expected="no stride 0")
     strides = _view_strides(dim, x)
-    if strides is None and len(y.stride) != len(dim):
-        expected = "reshape_mode.LOGICAL, or declared strides"
+    if strides is None:
         got = f"{x.dim} with strides {x.stride} as {dim}"
-        raise call.refuse("VIEW_ONLY would move elements", "OUT_0", got=got, expected=expected)
+        raise call.refuse(_MOVES, "OUT_0", got=got, expected="reshape_mode.LOGICAL")
     return {"OUT_0": Inferred(dim, strides, x.data_type)}
 
 
 def _check_reshape(call: Call) -> None:
+    _same_type(call)
     x, y = call.inputs["input"], call.outputs["OUT_0"]
-    call.require(y.data_type is x.data_type, "data type", "OUT_0", got=y.data_type, expected=x.data_type)
-    if call.attrs.reshape_mode is reshape_mode.VIEW_ONLY and 0 not in x.dim:
-        got = f"{y.dim} with strides {y.stride}"
-        expected = f"the addresses of {x.dim} with strides {x.stride}, or reshape_mode.LOGICAL"
-        same = _addresses(x.dim, x.stride) == _addresses(y.dim, y.stride)
-        call.require(same, "VIEW_ONLY would move elements", "OUT_0", got=got, expected=expected)
-
-
-def _reshape(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-    x, y = arrays["input"], call.outputs["OUT_0"]
-    if call.attrs.reshape_mode is reshape_mode.LOGICAL or x.size == 0:
-        return {"OUT_0": x.reshape(y.dim)}
-    source = call.inputs["input"]
-    memory = x.transpose(_memory_axes(source.dim, source.stride)).reshape(-1)
-    axes = _memory_axes(y.dim, y.stride)
-    inverse = [axes.index(a) for a in range(len(axes))]
-    return {"OUT_0": memory.reshape([y.dim[a] for a in axes]).transpose(inverse)}
+    if call.attrs.reshape_mode is reshape_mode.LOGICAL or 0 in y.dim:
+        return
+    view = _view_strides(y.dim, x)
+    assert view is not None  # inference has refused the others
+    same = all(d == 1 or s == v for d, s, v in zip(y.dim, y.stride, view, strict=True))
+    got = f"{y.dim} with strides {y.stride}"
+    expected = f"strides {view}, reshape_mode.LOGICAL, or transpose() to exchange axes"
+    call.require(same, _MOVES, "OUT_0", got=got, expected=expected)
 
 
 # Slice.
@@ -144,15 +133,19 @@ def _reshape(xp: ModuleType, call: Call, arrays: Mapping[str, Any]) -> Mapping[s
 
 def _slices(value: Any) -> tuple[tuple[int | None, int | None, int], ...]:
     """Python slices, or (start, stop, step) triples, as triples."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError("a list of slices is needed")
     found = []
-    for item in value:
-        start, stop, step = (item.start, item.stop, item.step) if isinstance(item, slice) else item
-        step = 1 if step is None else INT.convert(step)
+    for number, item in enumerate(value):
+        if isinstance(item, slice):
+            item = (item.start, item.stop, item.step)
+        if not isinstance(item, (list, tuple)) or len(item) != 3:
+            raise TypeError(f"item {number}: a slice is needed")
+        start, stop = (None if bound is None else INT.convert(bound) for bound in item[:2])
+        step = 1 if item[2] is None else INT.convert(item[2])
         if step < 1:
-            raise ValueError(f"step {step}, at least 1 is needed")
-        found.append(
-            (None if start is None else INT.convert(start), None if stop is None else INT.convert(stop), step)
-        )
+            raise ValueError(f"item {number}: step {step}, at least 1 is needed")
+        found.append((start, stop, step))
     return tuple(found)
 
 
@@ -191,6 +184,13 @@ def _infer_transpose(call: Call) -> Mapping[str, Inferred]:
 # Concatenate.
 
 
+def _bind_concatenate(op: Op, arguments: Mapping[str, Any], graph: Any) -> Bound:
+    inputs = arguments["inputs"]
+    if inputs is not None and not isinstance(inputs, (list, tuple)):
+        raise TypeError(f"concatenate: inputs: a list of tensors is needed, got {type(inputs).__name__}")
+    return Bound({"inputs": inputs}, {a.name: arguments[a.name] for a in op.attrs}, {})
+
+
 def _axis(call: Call) -> int:
     rank, axis = len(call.inputs["inputs"][0].dim), call.attrs.axis
     call.require(-rank <= axis < rank, "attribute axis", got=axis, expected=f"{-rank} to {rank - 1}")
@@ -223,7 +223,7 @@ def _same_type(call: Call) -> None:
 
 # Cases.
 
-_HALF, _BF16, _INT = data_type.HALF, data_type.BFLOAT16, data_type.INT32
+_HALF, _BF16, _INT, _FP8 = data_type.HALF, data_type.BFLOAT16, data_type.INT32, data_type.FP8_E4M3
 _VIEW, _LOGICAL = reshape_mode.VIEW_ONLY, reshape_mode.LOGICAL
 
 
@@ -235,8 +235,12 @@ _RESHAPES = (
     _reshaped("split", Arg((4, 6)), Arg((4, 2, 3)), _VIEW),
     _reshaped("merge", Arg((4, 2, 3)), Arg((8, 3)), _VIEW, data_type=_HALF),
     _reshaped("view_of_rows", Arg((4, 6), stride=(16, 1)), Arg((4, 3, 2)), _VIEW),
-    _reshaped("transposing_view", Arg((2, 5, 3)), Arg((2, 3, 5), stride=(15, 1, 3)), _VIEW, data_type=_BF16),
+    _reshaped("declared_strides", Arg((2, 5, 3)), Arg((10, 3), stride=(3, 1)), _VIEW, data_type=_BF16),
+    _reshaped("of_transposed", Arg((4, 6), stride=(1, 4)), Arg((2, 2, 6), stride=(2, 1, 4)), _VIEW),
     _reshaped("size_one_axes", Arg((1, 6, 1), stride=(99, 1, 7)), Arg((6,)), _VIEW),
+    _reshaped("scalar", Arg((1, 1)), Arg((1,)), _VIEW),
+    _reshaped("open_extent", Arg((4, 6)), Arg((-1, 3)), _LOGICAL),
+    _reshaped("open_extent_view", Arg((4, 6), stride=(16, 1)), Arg((4, -1, 2)), _VIEW, data_type=_FP8),
     _reshaped("logical_of_transposed", Arg((4, 6), stride=(1, 4)), Arg((3, 8)), _LOGICAL),
     _reshaped("logical_of_broadcast", Arg((4, 6), stride=(0, 1)), Arg((24,)), _LOGICAL, data_type=_INT),
     _reshaped("logical_into_transposed", Arg((4, 6)), Arg((6, 4), stride=(1, 6)), _LOGICAL),
@@ -282,19 +286,17 @@ OPS = (
     Op(
         name="reshape",
         inputs=(_X,),
-        outputs=(Port("OUT_0", "Extents by set_dim (and set_stride) or out_dims."),),
+        outputs=(Port("OUT_0", "Extents by set_dim (and set_stride) or out_dims; one of them may be -1."),),
         attrs=(Attr("reshape_mode", _VIEW, one_of(reshape_mode), "Whether elements may move."),),
         infer=_infer_reshape,
         check=_check_reshape,
-        reference=_reshape,
+        reference=lambda xp, call, arrays: {"OUT_0": arrays["input"].reshape(call.outputs["OUT_0"].dim)},
         cost=_cost,
         cases=_RESHAPES,
         doc=(
-            "Give the elements other extents.\n\n"
-            "LOGICAL keeps their row-major order, whatever the strides. VIEW_ONLY reads the input's memory\n"
-            "through the output's extents and strides: with declared strides any that address the same\n"
-            "elements (a transposition, for instance), else those that keep the row-major order, refused\n"
-            "where there are none."
+            "Give the elements other extents; their row-major order stays.\n\n"
+            "VIEW_ONLY is refused where the input's strides do not allow that without moving elements, or\n"
+            "where the output's declared strides are not those of the view; LOGICAL takes any strides."
         ),
         structured=True,
     ),
@@ -330,11 +332,13 @@ OPS = (
     ),
     Op(
         name="concatenate",
-        inputs=(Port("inputs", "Equal types, and equal extents but on the axis.", variadic=True),),
+        inputs=(
+            Port("inputs", "Equal types, and equal extents but on the axis.", variadic=True, moved=True),
+        ),
         outputs=(Port("OUT_0", "The inputs behind each other."),),
         attrs=(
             Attr("axis", REQUIRED, INT, "Axis along which to join; negative ones count from the last."),
-            Attr("in_place_index", None, optional(INT), "The input whose buffer is part of the output's."),
+            Attr("in_place_index", None, optional(INT), "The input that may share memory with the output."),
         ),
         infer=_infer_concatenate,
         check=_same_type,
@@ -343,5 +347,6 @@ OPS = (
         cases=_CONCATENATIONS,
         doc="Join tensors along an axis.",
         structured=True,
+        bind=_bind_concatenate,
     ),
 )

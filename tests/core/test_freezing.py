@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import frazil
 from frazil import StateError, data_type, scalar_type, tensor_reordering
 from frazil.ops import OPS
 
@@ -103,3 +104,16 @@ def test_renaming_after_build_cannot_swap_inputs(rng: Any) -> None:  # C-71
     pack = random(g, rng)
     g.execute({t.name: v for t, v in pack.items()})
     np.testing.assert_array_equal(pack[y], pack[a] + pack[b])
+
+
+def test_nodes_are_read_only() -> None:
+    g = frazil.Graph(io_data_type=frazil.data_type.FLOAT, target="cpu")
+    y = g.relu(g.tensor((2,))).set_output(True)
+    (node,) = g.nodes
+    for name in ("name", "op", "attrs", "inputs", "outputs", "compute_data_type"):
+        with pytest.raises(AttributeError):
+            setattr(node, name, None)
+    with pytest.raises(TypeError):
+        node.inputs["input"] = None  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        y.producer = None  # type: ignore[misc]

@@ -313,3 +313,15 @@ def test_a_packed_buffer_follows_an_override() -> None:
     g.execute(pack, workspace, override_uids=uids, override_shapes=shapes, override_strides=strides)
     np.testing.assert_allclose(pack["o"], expected, rtol=1e-5, atol=1e-6)
     assert untouched(wide["o"][:, 2])
+
+
+def test_memory_without_gaps_in_another_order_of_axes_is_read_as_declared() -> None:
+    """A channels-last buffer of more elements than declared: its bytes are what counts."""
+    g = frazil.Graph(io_data_type=frazil.data_type.FLOAT, target="cpu")
+    x = g.tensor((1, 2, 2, 2), (8, 1, 4, 2))
+    y = g.identity(x).set_output(True)
+    memory = np.arange(24, dtype=np.float32)
+    bound = np.lib.stride_tricks.as_strided(memory, (2, 3, 2, 2), (48, 4, 24, 12))
+    out = np.empty((1, 2, 2, 2), np.float32)
+    g.execute({x: bound, y: out})
+    assert out.tolist() == np.lib.stride_tricks.as_strided(memory, (1, 2, 2, 2), (32, 4, 16, 8)).tolist()

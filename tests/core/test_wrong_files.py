@@ -5,6 +5,7 @@ all.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import frazil
-from frazil import GraphError, NotSupported, StateError, knob_type
+from frazil import GraphError, NotSupported, StateError, knob_type, serialize
 
 from .helpers import (
     add_graph,
@@ -239,3 +240,18 @@ def test_a_damaged_plan_is_refused_or_right() -> None:
             raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
         assert loaded(stored(g)).to_json() == g.to_json(), what
     assert refusals > 500
+
+
+def test_a_refused_plan_leaves_the_graph_empty() -> None:
+    """The engine that a plan records is compared, and what was read of a refused file is dropped."""
+    made = frazil.Graph(io_data_type=frazil.data_type.FLOAT, target="cpu")
+    made.relu(made.tensor((2,))).set_output(True)
+    made.build()
+    stored = serialize.plan_from_bytes(made.serialize(as_bytes=True))
+    wrong = serialize.plan_to_bytes(dataclasses.replace(stored, engine="another"))
+    g = frazil.Graph()
+    with pytest.raises(frazil.GraphError, match="engine: got another, expected reference"):
+        g.deserialize(wrong)
+    assert not g.nodes and not g.plans
+    g.deserialize(made.serialize(as_bytes=True))
+    assert g.selected_engine == "reference"
