@@ -1,5 +1,5 @@
-"""Pointwise operations, matmul and reductions against torch in float64: every case, a fuzz over layouts, and
-refusals.
+"""Pointwise operations, matmul and reductions against torch in float64: every case, a fuzz over layouts and
+types, values at the ends of the range, refusals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,26 @@ from tests.layouts import layout
 oracle = pytest.importorskip("tests.oracles.basic", reason="torch is the oracle")
 
 POINTWISE = tuple(op.name for op in pointwise.OPS)
-SEEDS = range(120)
+SEEDS = range(160)
+
+FLOAT, DOUBLE, INT32 = data_type.FLOAT, data_type.DOUBLE, data_type.INT32
+TYPES = (FLOAT, FLOAT, data_type.HALF, data_type.BFLOAT16, DOUBLE, data_type.FP8_E4M3, INT32)
+VALUES = {"negative_slope": 0.1, "lower_clip": -0.5, "upper_clip": 0.75, "swish_beta": 1.5, "axis": 1}
+# Operations whose result is an integer where the operands are.
+WHOLE = (
+    "add",
+    "sub",
+    "mul",
+    "max",
+    "min",
+    "abs",
+    "neg",
+    "cmp_lt",
+    "logical_and",
+    "add_square",
+    "relu",
+    "mod",
+)
 
 
 @pytest.mark.parametrize("name, case", harness.cases(*POINTWISE))
@@ -40,33 +59,45 @@ def test_reduction(name: str, case: Case, rng: np.random.Generator) -> None:
 def fuzzed(seed: int) -> tuple[str, Case, Any]:
     """A random call of one of the three families."""
     rng = np.random.default_rng(seed)
-    dtype = data_type(rng.choice([data_type.FLOAT, data_type.HALF, data_type.BFLOAT16, data_type.FLOAT]))
+    dtype = data_type(rng.choice(TYPES))
+    compute = dtype if dtype in (DOUBLE, INT32) else FLOAT
+    rest: dict[str, Any] = {"data_type": dtype, "compute": compute}
+    fill: Any = ("integers", -99, 99) if dtype is INT32 else "normal"
     dim = tuple(int(d) for d in rng.integers(1, 6, rng.integers(2, 5)))
     family = rng.choice(["pointwise", "matmul", "reduction"])
     if family == "reduction":
         keep = tuple(d if rng.random() < 0.5 else 1 for d in dim)
         mode = reduction_mode(int(rng.integers(1, 10)))
-        source = Arg(dim, stride=layout(rng, dim), fill="uniform")
+        if dtype is INT32 and mode in (reduction_mode.AVG, reduction_mode.NORM2):
+            mode = reduction_mode.NORM1
+        if mode in (reduction_mode.MUL, reduction_mode.MUL_NO_ZEROS):
+            fill = ("integers", -1, 2) if dtype is INT32 else "positive"
+        source = Arg(dim, stride=layout(rng, dim), fill=fill)
         target = Arg(keep, stride=layout(rng, keep, broadcast=False))
-        case = Case(f"seed{seed}", {"input": source, "mode": mode}, {"OUT_0": target}, data_type=dtype)
+        case = Case(f"seed{seed}", {"input": source, "mode": mode}, {"OUT_0": target}, **rest)
         return "reduction", case, oracle.reduction
     if family == "matmul":
         batch = dim[:-2]
         m, k, n = (int(x) for x in rng.integers(1, 9, 3))
         a = (*(d if rng.random() < 0.7 else 1 for d in batch), m, k)
         b = (*(d if rng.random() < 0.7 else 1 for d in batch), k, n)
-        args = {"A": Arg(a, stride=layout(rng, a)), "B": Arg(b, stride=layout(rng, b))}
-        return "matmul", Case(f"seed{seed}", args, data_type=dtype), oracle.matmul
-    name = str(
-        rng.choice(
-            ["add", "sub", "mul", "max", "min", "bias", "add_square", "gelu_backward", "swish_backward"]
-        )
-    )
+        args = {n: Arg(d, stride=layout(rng, d), fill=fill) for n, d in (("A", a), ("B", b))}
+        return "matmul", Case(f"seed{seed}", args, **rest), oracle.matmul
+    name = str(rng.choice(WHOLE if dtype is INT32 else POINTWISE))
+    attrs = {a.name: VALUES[a.name] for a in OPS[name].attrs}
+    if dtype is INT32 and name == "relu":
+        attrs = {}
     args = {}
     for port in OPS[name].inputs:
         extents = tuple(d if rng.random() < 0.7 else 1 for d in dim[int(rng.integers(0, 2)) :])
-        args[port.name] = Arg(extents, stride=layout(rng, extents))
-    return name, Case(f"seed{seed}", args, data_type=dtype), oracle.pointwise
+        if name == "gen_index":
+            extents = dim
+        if name in ("log", "sqrt", "rsqrt", "reciprocal", "pow", "div", "mod") and dtype is not INT32:
+            fill = "positive"
+        if name == "mod" and dtype is INT32:
+            fill = ("integers", 1, 99)
+        args[port.name] = Arg(extents, stride=layout(rng, extents), fill=fill)
+    return name, Case(f"seed{seed}", {**args, **attrs}, **rest), oracle.pointwise
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -77,6 +108,73 @@ def test_fuzz(seed: int) -> None:
     except Exception:
         print(f"rerun: pytest tests/ops/test_basic.py -k 'test_fuzz and {seed}'")
         raise
+
+
+SPECIAL = np.array(
+    [
+        *(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 8.0, -8.0, 20.0, -20.0, 90.0, -90.0, 200.0, -200.0),
+        *(1e4, -1e4, 1e19, -1e19, 3e38, -3e38, 1e-5, -1e-5, 1e-30, -1e-30, np.inf, -np.inf, np.nan),
+    ],
+    np.float32,
+)
+UNARY = tuple(n for n in POINTWISE if len(OPS[n].inputs) == 1 and n != "gen_index")
+BACKWARD = tuple(n for n in POINTWISE if n.endswith("_backward"))
+BINARY = tuple(n for n in POINTWISE if len(OPS[n].inputs) == 2 and n not in (*BACKWARD, "add_square"))
+
+
+def at_the_ends(name: str, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Result of an operation in float32, and what torch says in float64, rounded to float32."""
+    args: dict[str, Any] = {
+        p.name: Arg(a.shape, fill=("values", *a.ravel()))
+        for p, a in zip(OPS[name].inputs, operands, strict=True)
+    }
+    args |= {a.name: VALUES[a.name] for a in OPS[name].attrs}
+    made = harness.setup(name, Case("ends", args), np.random.default_rng(0))
+    with np.errstate(over="ignore"):
+        right = oracle.pointwise(made)["OUT_0"].astype(np.float32)
+    return harness.run(made)["OUT_0"], right
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_values_at_the_ends_of_the_range(name: str) -> None:
+    """Infinities, NaN, both zeros, and magnitudes whose squares, cubes and exponentials overflow."""
+    made, right = at_the_ends(name, SPECIAL)
+    np.testing.assert_allclose(made, right, rtol=3e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_slopes_at_the_ends_of_the_range(name: str) -> None:
+    """At infinity torch takes infinity times 0 for some of them, and a slope at NaN is nobody's agreement."""
+    x = SPECIAL[np.isfinite(SPECIAL)]
+    made, right = at_the_ends(name, np.ones_like(x), x)
+    np.testing.assert_allclose(made, right, rtol=3e-6, atol=3e-7)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_pairs_at_the_ends_of_the_range(name: str) -> None:
+    made, right = at_the_ends(name, SPECIAL[:, None], SPECIAL[None])
+    np.testing.assert_allclose(made, right, rtol=3e-6, atol=0)
+
+
+def test_powers_of_integers() -> None:
+    base, exponent = (Arg((5,), fill=("values", *v)) for v in ((2, 2, -3, 7, 100), (-1, 10, 3, 0, 100)))
+    case = Case("pow", {"input0": base, "input1": exponent}, data_type=INT32, compute=INT32)
+    made = harness.run(harness.setup("pow", case, np.random.default_rng(0)))
+    assert made["OUT_0"].tolist() == [0, 1024, -27, 1, 2**31 - 1]
+
+
+def test_gen_index_refuses_axes_that_do_not_exist() -> None:
+    for axis in (-1, 2):
+        g = graph()
+        g.gen_index(g.tensor((2, 3)), axis=axis).set_output(True)
+        with pytest.raises(GraphError, match=f"attribute axis: got {axis}, expected 0 to 1"):
+            g.validate()
+
+
+@pytest.mark.parametrize("odd", [(99, 1, 1), (7, 1, 50), (0, 1, 0)])
+def test_c05_strides_of_axes_of_extent_1_do_not_matter(odd: Any, rng: np.random.Generator) -> None:
+    args = {"A": Arg((1, 7, 1), stride=odd), "B": Arg((1, 1, 5), stride=(odd[0], odd[2], 1))}
+    harness.check("matmul", Case("c05", args), oracle.matmul, rng)
 
 
 def test_c66_trailing_axis_of_one() -> None:
@@ -92,12 +190,15 @@ def test_c66_trailing_axis_of_one() -> None:
 
 def test_c38_sums_in_half_precision_do_not_saturate(rng: np.random.Generator) -> None:
     for dtype in (data_type.HALF, data_type.BFLOAT16):
-        ones = Arg((1, 4096), fill="ones")
-        case = Case(
-            "ones", {"input": ones, "mode": reduction_mode.ADD}, {"OUT_0": Arg((1, 1))}, data_type=dtype
-        )
-        results = harness.run(harness.setup("reduction", case, rng))
-        assert float(results["OUT_0"].astype(np.float32)[0, 0]) == 4096
+        # Over the inner axis and over the outer one, which NumPy adds up in different ways.
+        for dim in ((1, 4096), (4096, 1)):
+            ones = Arg(dim, fill="ones")
+            sums = {reduction_mode.ADD: 4096, reduction_mode.AVG: 1, reduction_mode.NORM2: 64}
+            for mode, right in sums.items():
+                args = {"input": ones, "mode": mode}
+                case = Case("ones", args, {"OUT_0": Arg((1, 1))}, data_type=dtype)
+                results = harness.run(harness.setup("reduction", case, rng))
+                assert float(results["OUT_0"].astype(np.float32)[0, 0]) == right
 
 
 def graph() -> frazil.Graph:
