@@ -74,7 +74,7 @@ class Cache:
         return len(sizes), sum(sizes)
 
     def prune(self, limit: int) -> int:
-        """Remove the entries used longest ago until at most `limit` bytes are left; how many went."""
+        """Remove the entries stored longest ago until at most `limit` bytes are left; how many went."""
         entries = sorted(self.paths(), key=lambda p: p.stat().st_mtime, reverse=True)
         kept, removed = 0, 0
         for path in entries:

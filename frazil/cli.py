@@ -1,4 +1,4 @@
-"""The command line: `frazil demo`, `run`, `explain`, `ops` and `doctor`.
+"""The command line: `frazil demo`, `run`, `explain`, `ops`, `cache` and `doctor`.
 
 Owns commands, options, help and exit codes: 0 done, 1 a check failed, 2 it could not be done, with one line
 on stderr. The work is done in the cli_*.py modules.
@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from . import cache as cached
 from . import cli_demo, cli_doctor, cli_plan, cli_run, env
 from .builders import docstring, signature
 from .cli_text import Mistake, columns, progress
@@ -176,6 +177,18 @@ def doctor(as_json: bool) -> None:
         report = cli_doctor.collect(step)
     click.echo(json.dumps(report, indent=2) if as_json else cli_doctor.text(report))
     _finish(report["ok"])
+
+
+@main.command(epilog=_examples("frazil cache size", "frazil cache prune --mib 512"))
+@click.argument("action", type=click.Choice(["size", "prune"]))
+@click.option("--mib", type=click.IntRange(min=0), default=1024, show_default=True, help="What prune leaves.")
+def cache(action: str, mib: int) -> None:
+    """The cache of compiled kernels: its size, or remove the entries stored longest ago."""
+    kernels = cached.default()
+    if action == "prune":
+        click.echo(f"removed {kernels.prune(mib << 20)}")
+    count, total = kernels.size()
+    click.echo(f"{kernels.root}: {count} kernels, {total / 2**20:.1f} MiB")
 
 
 @main.command(epilog=_examples("frazil ops", "frazil ops matmul"))

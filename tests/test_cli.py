@@ -18,6 +18,8 @@ from scipy import special
 
 import frazil
 from frazil import cli_check, cli_demo, cli_doctor, cli_plan, cli_run, driver
+from frazil.artifact import Artifact
+from frazil.cache import Cache
 from frazil.cli import main
 from frazil.cli_text import columns, duration, progress
 from frazil.ops import OPS
@@ -340,3 +342,14 @@ def test_doctor_works_where_frazil_does_not_import(tmp_path: Path) -> None:
     assert report["packages"]["numpy"]["installed"] == np.__version__
     assert "broken here" in report["machine"]["error"]
     assert "does not import: " in cli_doctor.text(report)
+
+
+def test_cache_size_and_prune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAZIL_CACHE_DIR", str(tmp_path))
+    for letter in "ab":
+        made = Artifact(letter * 64, "kernel", "sm_90", "triton-0", 128, 1, 0, 0, b"x" * (1 << 20))
+        assert Cache(tmp_path).store(made)
+    assert "2 kernels, 2.0 MiB" in call("cache", "size").stdout
+    assert "removed 0" in call("cache", "prune").stdout
+    assert "removed 2" in call("cache", "prune", "--mib", "0").stdout
+    assert "0 kernels, 0.0 MiB" in call("cache", "size").stdout
