@@ -40,7 +40,7 @@ def test_import_takes_less_than_half_a_second(tmp_path: Path) -> None:
     assert min(seconds("import frazil") for _ in range(4)) < 0.5
 
 
-def test_import_loads_nothing_heavy() -> None:
+def test_c74_import_loads_nothing_heavy() -> None:
     # Some packages load themselves at the start of every interpreter: those do not count.
     code = (
         "import sys; old = {*sys.modules}; import frazil, json; print(json.dumps([*({*sys.modules} - old)]))"
@@ -50,7 +50,7 @@ def test_import_loads_nothing_heavy() -> None:
     assert not {m for m in loaded if m.split(".")[0] in HEAVY}
 
 
-def test_a_graph_runs_where_nothing_else_can_be_imported() -> None:
+def test_c74_a_graph_runs_where_nothing_else_can_be_imported() -> None:
     code = f"""
 import sys
 for name in {HEAVY!r}: sys.modules[name] = None
