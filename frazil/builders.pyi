@@ -2294,7 +2294,7 @@ class Builders:
         use_padding_mask : bool
             Lengths are given; what lies behind them takes no part.
         seq_len_q : Any
-            Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64; held within 0 and Sq.
+            Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64, held within 0 and Sq; with use_padding_mask, or beside a score_mod.
         seq_len_kv : Any
             Live keys of each batch entry, (B, 1, 1, 1); held within 0 and Skv.
         use_causal_mask : bool
@@ -2342,9 +2342,9 @@ class Builders:
         unfuse_fma : bool
             A hint to the closed library.
         cu_seq_len_q : Any
-            Cumulative rows, B + 1 elements.
+            Cumulative rows, B + 1 elements; hides what lies behind them by itself.
         cu_seq_len_kv : Any
-            Cumulative keys, B + 1 elements.
+            Cumulative keys, B + 1 elements; hides what lies behind them by itself.
         stats_use_log2 : bool
             Statistics in base 2.
         sliding_window : int | None
@@ -2440,7 +2440,7 @@ class Builders:
         use_padding_mask : bool
             Lengths are given; what lies behind them takes no part.
         seq_len_q : Any
-            Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64; held within 0 and Sq.
+            Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64, held within 0 and Sq; with use_padding_mask, or beside a score_mod.
         seq_len_kv : Any
             Live keys of each batch entry, (B, 1, 1, 1); held within 0 and Skv.
         max_total_seq_len_q : int | None
@@ -2480,9 +2480,9 @@ class Builders:
         block_mask : Any
             uint8, one bit per tile of 128 x 128.
         cu_seq_len_q : Any
-            Cumulative rows, B + 1 elements.
+            Cumulative rows, B + 1 elements; hides what lies behind them by itself.
         cu_seq_len_kv : Any
-            Cumulative keys, B + 1 elements.
+            Cumulative keys, B + 1 elements; hides what lies behind them by itself.
         sliding_window : int | None
             The same as diagonal_band_left_bound.
         left_bound : int | None

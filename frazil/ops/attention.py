@@ -41,7 +41,8 @@ SCORE_PORTS = (
     Port("block_mask", "uint8, one bit per tile of 128 x 128.", optional=True, index=True),
     Port(
         "seq_len_q",
-        "Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64; held within 0 and Sq.",
+        "Live rows of each batch entry, (B, 1, 1, 1) of INT32 or INT64, held within 0 and Sq; with "
+        "use_padding_mask, or beside a score_mod.",
         optional=True,
         index=True,
     ),
@@ -51,8 +52,18 @@ SCORE_PORTS = (
         optional=True,
         index=True,
     ),
-    Port("cu_seq_len_q", "Cumulative rows, B + 1 elements.", optional=True, index=True),
-    Port("cu_seq_len_kv", "Cumulative keys, B + 1 elements.", optional=True, index=True),
+    Port(
+        "cu_seq_len_q",
+        "Cumulative rows, B + 1 elements; hides what lies behind them by itself.",
+        optional=True,
+        index=True,
+    ),
+    Port(
+        "cu_seq_len_kv",
+        "Cumulative keys, B + 1 elements; hides what lies behind them by itself.",
+        optional=True,
+        index=True,
+    ),
     Port(
         "page_table_k", "Page of each block of keys, (B, 1, blocks, 1) of INT32.", optional=True, index=True
     ),
