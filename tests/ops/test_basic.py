@@ -156,6 +156,24 @@ def test_pairs_at_the_ends_of_the_range(name: str) -> None:
     np.testing.assert_allclose(made, right, rtol=3e-6, atol=0)
 
 
+def test_plain_relu_keeps_nan_and_cuts_infinity() -> None:
+    made = harness.setup(
+        "relu",
+        Case("ends", {"input": Arg(SPECIAL.shape, fill=("values", *SPECIAL))}),
+        np.random.default_rng(0),
+    )
+    np.testing.assert_array_equal(
+        harness.run(made)["OUT_0"], oracle.torch.relu(oracle.double(SPECIAL)).float()
+    )
+
+
+@pytest.mark.parametrize("name", ["elu", "tanh", "sin", "erf", "swish"])
+def test_small_values_keep_their_relative_precision(name: str) -> None:
+    x = np.array([-1e-5, 1e-5, -1e-20, 1e-20], np.float32)
+    made, right = at_the_ends(name, x)
+    np.testing.assert_allclose(made, right, rtol=1e-6, atol=0)
+
+
 def test_powers_of_integers() -> None:
     base, exponent = (Arg((5,), fill=("values", *v)) for v in ((2, 2, -3, 7, 100), (-1, 10, 3, 0, 100)))
     case = Case("pow", {"input0": base, "input1": exponent}, data_type=INT32, compute=INT32)
@@ -229,6 +247,28 @@ def test_matmul_refuses(a: tuple[int, ...], b: tuple[int, ...], text: str) -> No
         GraphError, match=r"node 'mm', " + (text if text.startswith("tensor") else f".*{text}")
     ):
         g.validate()
+
+
+def test_matmul_and_reduction_refuse_what_nothing_serves() -> None:
+    g = graph()
+    g.matmul(g.tensor((2, 3)), g.tensor((3, 4)), padding=1.0).set_output(True)
+    with pytest.raises(GraphError, match="attribute padding: got 1.0, expected 0.0"):
+        g.validate()
+    g = graph()
+    g.reduction(g.tensor((2, 3)), g.tensor((2, 1), name="starts"), mode=reduction_mode.ADD).set_output(True)
+    with pytest.raises(GraphError, match="tensor 'starts'.*grouped reduction: got a tensor, expected none"):
+        g.validate()
+
+
+def test_pointwise_takes_the_memory_order_of_the_operand_with_all_extents() -> None:
+    g = graph()
+    bias, x = g.tensor((1, 8, 1, 1)), g.tensor((2, 8, 3, 4), (96, 1, 32, 8))
+    outer = g.add(g.tensor((2, 1)), g.tensor((1, 3), (1, 5)))
+    y = g.add(bias, x)
+    for t in (y, outer):
+        t.set_output(True)
+    g.validate()
+    assert y.stride == (96, 1, 32, 8) and outer.stride == (3, 1)
 
 
 def test_pointwise_refuses_extents_that_do_not_broadcast() -> None:

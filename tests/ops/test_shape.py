@@ -155,6 +155,10 @@ def graph() -> frazil.Graph:
             "in_place_index: got 2, expected 0 to 1",
         ),
         (
+            lambda g, x: g.concatenate([x, x], axis=0, in_place_index=-1),
+            "in_place_index: got -1, expected 0 to 1",
+        ),
+        (
             lambda g, x: g.concatenate([x, g.tensor((2, 3, 4), data_type="int32", name="y")], axis=0),
             "data type of tensor 'y'",
         ),
@@ -264,6 +268,13 @@ def test_an_open_extent_follows_the_input() -> None:
         g.tensor((-1, 3))
 
 
+def test_a_view_may_declare_any_stride_for_an_axis_of_extent_1() -> None:
+    g = graph()
+    y = g.reshape(g.tensor((4, 6)), out_dims=(4, 1, 6)).set_stride((6, 77, 1)).set_output(True)
+    g.validate()
+    assert y.stride == (6, 77, 1)
+
+
 def test_concatenation_into_the_buffer_of_one_of_its_inputs() -> None:
     g = graph()
     first, second = g.tensor((2, 3)), g.tensor((4, 3))
@@ -277,13 +288,13 @@ def test_inferred_strides_keep_the_memory_order_of_the_input() -> None:
     g = graph()
     x = g.tensor((2, 8, 3, 4), (96, 1, 32, 8))  # channels last
     part = g.slice(x, slices=[slice(None), slice(0, 4)])
-    turned = g.transpose(x, permutation=(0, 2, 3, 1))
+    turned = g.transpose(x, permutation=(0, 3, 1, 2))
     joined = g.concatenate([x, x], axis=-3)
     for t in (part, turned, joined):
         t.set_output(True)
     g.validate()
     assert part.stride == (48, 1, 16, 4)
-    assert turned.stride == (96, 32, 8, 1)
+    assert turned.dim == (2, 4, 8, 3) and turned.stride == (96, 8, 1, 32)
     assert joined.dim == (2, 16, 3, 4) and joined.stride == (192, 1, 64, 16)
 
 
