@@ -341,7 +341,7 @@ def _cases(name: str, ports: tuple[str, ...], attrs: tuple[Attr, ...]) -> tuple[
 def _op(name: str, ports: tuple[str, ...], attrs: tuple[Attr, ...], doc: str, function: Function) -> Op:
     return Op(
         name=name,
-        inputs=tuple(Port(p) for p in ports),
+        inputs=tuple(Port(p, moved=name == "identity") for p in ports),
         outputs=(Port("OUT_0", "Extents of the broadcast of all inputs."),),
         attrs=attrs,
         infer=_infer,

@@ -162,3 +162,18 @@ def test_a_plan_made_for_the_architecture_elsewhere_runs_here() -> None:
     loaded.execute(dict(zip(("x", "bias", "y"), values, strict=True)))
     torch.cuda.synchronize()
     check(values)
+
+
+@pytest.mark.parametrize(
+    "name", ["gelu_approx_tanh_backward", "swish_backward", "gelu_backward", "tanh_backward"]
+)
+def test_gradients_of_very_large_inputs_are_finite(name: str) -> None:
+    g = frazil.Graph(io_data_type=data_type.FLOAT, compute_data_type=data_type.FLOAT)
+    loss, x = g.tensor((4,)), g.tensor((4,))
+    y = getattr(g, name)(loss, x).set_output(True)
+    values = torch.tensor([3e38, -3e38, 1e20, -1e20], device="cuda")
+    out = torch.full((4,), float("nan"), device="cuda")
+    g.execute({loss: torch.ones(4, device="cuda"), x: values, y: out})
+    torch.cuda.synchronize()
+    expected = [0.0] * 4 if name == "tanh_backward" else [1.0, 0.0, 1.0, 0.0]
+    torch.testing.assert_close(out.cpu(), torch.tensor(expected))

@@ -304,3 +304,13 @@ def test_erf_is_right_to_the_last_places() -> None:
     )
     assert np.max(np.abs(erf(np, x) - scipy.erf(x))) < 4e-16
     assert np.isnan(erf(np, np.array([np.nan]))[0])
+
+
+@pytest.mark.parametrize("dtype, value", [("int32", 2**24 + 1), ("int64", 2**53 + 1)])
+def test_identity_keeps_the_bits_of_integers(dtype: str, value: int) -> None:
+    g = frazil.Graph(io_data_type=dtype, compute_data_type=data_type.FLOAT, target="cpu")
+    x = g.tensor((1,))
+    y = g.identity(x).set_output(True)
+    out = np.zeros(1, dtype)
+    g.execute({x: np.array([value], dtype), y: out})
+    assert out[0] == value

@@ -184,6 +184,8 @@ def _backward(CODE: tl.constexpr, g, x, P0: tl.constexpr, P1: tl.constexpr, P2: 
     elif CODE == GELU_BACKWARD:
         return g * (0.5 * (1.0 + tl.erf(x * INV_SQRT2)) + x * tl.exp(-0.5 * x * x) * INV_SQRT_2PI)
     elif CODE == GELU_TANH_BACKWARD:
+        # Beyond, tanh is 1 or -1 to the last place, and the square of x would overflow; a NaN stays one.
+        x = tl.where(x > 50.0, 50.0, tl.where(x < -50.0, -50.0, x))
         t = libdevice.tanh(_tanh_argument(x))
         slope = 0.5 * x * (1.0 - t * t) * SQRT_2_OVER_PI * (1.0 + 3 * 0.044715 * x * x)
         return g * (0.5 * (1.0 + t) + slope)
@@ -201,7 +203,8 @@ def _backward(CODE: tl.constexpr, g, x, P0: tl.constexpr, P1: tl.constexpr, P2: 
     else:
         tl.static_assert(CODE == SWISH_BACKWARD)
         s = _sigmoid(P0 * x)
-        return g * (s + P0 * x * s * (1.0 - s))
+        # In this order, a product P0 * x that overflows does not meet the 0 of the sigmoid's slope.
+        return g * (s + P0 * (x * (s * _sigmoid(-P0 * x))))
 
 
 @triton.jit
